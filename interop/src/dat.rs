@@ -78,7 +78,11 @@ impl Programs {
     /// Starts a program that listens, and waits until its output says so.
     fn listening(&mut self, device: &str, line: &str, words: &str) -> Result<Running> {
         let mut running = self.start(device, line)?;
-        ensure!(running.says(words, LIMIT)?, "`{line}` does not listen: {}", tail(&running.output()?));
+        ensure!(
+            running.wait_for_output(words, LIMIT)?,
+            "`{line}` does not listen: {}",
+            tail(&running.output()?)
+        );
         Ok(running)
     }
 
@@ -92,7 +96,7 @@ impl Programs {
         const CLIENT: &str = "dtest -P nicety -h 127.0.0.1";
         let mut server = self.listening(device, SERVER, "waiting for client connection")?;
         // It prints this some system calls before it listens for clients that query its type.
-        server.listens(15828, LIMIT)?;
+        server.wait_for_listener(15828, LIMIT)?;
         let said = [self.finish(device, CLIENT)?, good(SERVER, server.finish(LIMIT)?)?];
         ensure!(said.iter().all(|said| said.contains("PASSED")), "not passed: {}", tail(&said.concat()));
         Ok(Verdict("both ends say PASSED".into()))
@@ -135,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_wrong_is_seen_although_the_program_ends_well() {
+    fn error_in_output_is_found_despite_exit_status_0() {
         assert!(clean("dapltest", "DT_cs_Client: connected\nTotal Error: 0\n").is_ok());
         for said in ["ok\nTest[0]: FAILED\n", "DAT Error: 3", "WARNING: wrong bytes", "Data mismatch at 7"] {
             assert!(clean("dapltest", said).is_err(), "{said}");

@@ -7,7 +7,7 @@ use xtask::workspace::{Workspace, counted};
 
 use super::case::{Case, Verdict};
 use super::dat::Programs;
-use super::guest::lab::Lab;
+use super::guest::testbed::Testbed;
 use super::mpi::launchers::Mpich;
 use super::mpi::ring::Ring;
 use super::verbs::programs::Clients;
@@ -15,9 +15,9 @@ use super::{dat, guest, mpi, portals, tools, verbs};
 
 /// A case, by its party.
 #[derive(Clone, Copy)]
-enum Against {
+enum PartyCase {
     /// Siw, in the guest.
-    Siw(&'static Case<Lab>),
+    Siw(&'static Case<Testbed>),
     /// Programs built against DAT.
     Dat(&'static Case<Programs>),
     /// Programs built for libibverbs and librdmacm.
@@ -30,13 +30,13 @@ enum Against {
     Slurm(&'static Case<Ring>),
 }
 
-impl Against {
+impl PartyCase {
     fn name(self) -> &'static str {
-        self.words().0
+        self.name_and_description().0
     }
 
     /// The case's name and description.
-    fn words(self) -> (&'static str, &'static str) {
+    fn name_and_description(self) -> (&'static str, &'static str) {
         match self {
             Self::Siw(case) => (case.name, case.shows),
             Self::Dat(case) => (case.name, case.shows),
@@ -48,45 +48,45 @@ impl Against {
 }
 
 /// All cases, in order.
-fn cases() -> impl Iterator<Item = Against> {
-    let mpich = |cases: &'static [Case<Mpich>]| cases.iter().map(Against::Mpich);
+fn cases() -> impl Iterator<Item = PartyCase> {
+    let mpich = |cases: &'static [Case<Mpich>]| cases.iter().map(PartyCase::Mpich);
     guest::cases::CASES
         .iter()
         .chain(guest::programs::CASES)
-        .map(Against::Siw)
-        .chain(dat::CASES.iter().map(Against::Dat))
+        .map(PartyCase::Siw)
+        .chain(dat::CASES.iter().map(PartyCase::Dat))
         .chain(
             verbs::programs::CASES
                 .iter()
                 .chain(verbs::pyverbs::CASES)
                 .chain(verbs::crates::CASES)
-                .map(Against::Verbs),
+                .map(PartyCase::Verbs),
         )
         .chain(mpich(mpi::launchers::CASES))
-        .chain(mpi::ring::CASES.iter().map(Against::Ring))
-        .chain(mpi::ring::SLURM_CASES.iter().map(Against::Slurm))
+        .chain(mpi::ring::CASES.iter().map(PartyCase::Ring))
+        .chain(mpi::ring::SLURM_CASES.iter().map(PartyCase::Slurm))
         .chain(mpich(mpi::header::CASES))
         .chain(mpich(mpi::mpi4py::CASES))
 }
 
-/// A party that is tried by itself, as it has to be given.
+/// A party that is tested separately, from a checkout.
 #[derive(clap::Subcommand)]
 pub(crate) enum Party {
-    /// MPICH's own tests in C, compiled by `nicety mpicc` and run on our library.
+    /// MPICH's C tests, compiled by `nicety mpicc` and run on our library.
     Mpich(mpi::mpich::Options),
-    /// The tests of libfabric, with its provider for verbs on our libraries.
+    /// libfabric's tests, with its verbs provider on our libraries.
     Fabtests {
-        /// A checkout of github.com/ofiwg/libfabric, of the version that Debian's libfabric-dev has.
+        /// A checkout of github.com/ofiwg/libfabric, in the version of Debian's libfabric-dev.
         #[arg(long, value_name = "DIR")]
         source: PathBuf,
     },
-    /// Sandia's OpenSHMEM, built against our Portals, and its unit tests.
+    /// Sandia OpenSHMEM, built on our Portals, and its unit tests.
     Openshmem {
         /// A checkout of github.com/Sandia-OpenSHMEM/SOS, with its submodule modules/tests-sos.
         #[arg(long, value_name = "DIR")]
         source: PathBuf,
     },
-    /// The tests of Sandia's reference of Portals 4, basic ones and those in XML, compiled against our header and run on our library.
+    /// The basic and XML tests of the Portals 4 reference, compiled with our header and run on our library.
     Portals {
         /// A checkout of github.com/Portals4/portals4.
         #[arg(long, value_name = "DIR")]
@@ -109,25 +109,25 @@ pub(crate) fn try_party(workspace: &Workspace, party: &Party) -> Result<()> {
 
 /// Prints the cases.
 pub(crate) fn list() {
-    cases().map(Against::words).for_each(|(name, shows)| println!("{name:<18} {shows}"));
+    cases().map(PartyCase::words).for_each(|(name, shows)| println!("{name:<18} {shows}"));
 }
 
 /// Runs the cases named by `only`, or all. A prefix such as `verbs` selects all cases whose names begin with it.
 pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
-    let is_meant = |case: Against, name: &str| {
+    let is_meant = |case: PartyCase, name: &str| {
         case.name().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
     if let Some(unknown) = only.iter().find(|name| !cases().any(|case| is_meant(case, name))) {
-        bail!("there is no case `{unknown}`; `cargo xtask interop --list` names them");
+        bail!("there is no case {unknown:?}; `cargo xtask interop --list` names all");
     }
-    let chosen: Vec<Against> =
+    let chosen: Vec<PartyCase> =
         cases().filter(|case| only.is_empty() || only.iter().any(|name| is_meant(*case, name))).collect();
     let began = Instant::now();
     let mut parties = Parties::open(workspace, &chosen)?;
     let (mut shown, mut failed) = (0, Vec::new());
     for &case in &chosen {
         let start = Instant::now();
-        let Some(verdict) = parties.show(case) else { continue };
+        let Some(verdict) = parties.run_case(case) else { continue };
         shown += 1;
         let (word, said) = match verdict {
             Ok(Verdict(said)) => ("ok", said),
@@ -154,7 +154,7 @@ pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
 
 /// What the chosen cases need, as far as it is available here.
 struct Parties {
-    lab: Option<Lab>,
+    testbed: Option<Testbed>,
     programs: Option<Programs>,
     clients: Option<Clients>,
     mpich: Option<Mpich>,
@@ -163,21 +163,23 @@ struct Parties {
 }
 
 impl Parties {
-    fn open(workspace: &Workspace, chosen: &[Against]) -> Result<Self> {
-        let wants = |party: fn(&Against) -> bool| chosen.iter().any(party);
+    fn open(workspace: &Workspace, chosen: &[PartyCase]) -> Result<Self> {
+        let wants = |party: fn(&PartyCase) -> bool| chosen.iter().any(party);
         let can = |what: &str, there: Result<(), String>| {
-            there.map_err(|why| println!("interop: SKIPPED, nothing is shown against {what}: {why}")).is_ok()
+            there.map_err(|why| println!("interop: SKIPPED, not tested against {what}: {why}")).is_ok()
         };
-        let guest = wants(|run| matches!(run, Against::Siw(_))) && can("siw", tools::provide_guest());
-        let dat = wants(|run| matches!(run, Against::Dat(_))) && can("DAT's programs", tools::provide_dat());
+        let guest = wants(|run| matches!(run, PartyCase::Siw(_))) && can("siw", tools::provide_guest());
+        let dat =
+            wants(|run| matches!(run, PartyCase::Dat(_))) && can("DAT's programs", tools::provide_dat());
         let clients =
-            wants(|run| matches!(run, Against::Verbs(_))) && can("verbs programs", tools::provide_verbs());
-        let mpich = wants(|run| matches!(run, Against::Mpich(_))) && can("MPICH", tools::provide_python());
-        let has_slurm = wants(|run| matches!(run, Against::Slurm(_))) && can("Slurm", tools::provide_slurm());
-        let ring = (has_slurm || wants(|run| matches!(run, Against::Ring(_))))
+            wants(|run| matches!(run, PartyCase::Verbs(_))) && can("verbs programs", tools::provide_verbs());
+        let mpich = wants(|run| matches!(run, PartyCase::Mpich(_))) && can("MPICH", tools::provide_python());
+        let has_slurm =
+            wants(|run| matches!(run, PartyCase::Slurm(_))) && can("Slurm", tools::provide_slurm());
+        let ring = (has_slurm || wants(|run| matches!(run, PartyCase::Ring(_))))
             && can("launchers of our MPI", tools::provide_python());
         Ok(Self {
-            lab: guest.then(|| Lab::open(workspace)).transpose()?,
+            testbed: guest.then(|| Testbed::open(workspace)).transpose()?,
             programs: dat.then(|| Programs::open(workspace)).transpose()?,
             clients: clients.then(|| Clients::open(workspace)).transpose()?,
             mpich: mpich.then(|| Mpich::open(workspace)).transpose()?,
@@ -187,26 +189,26 @@ impl Parties {
     }
 
     /// Runs a case; `None` if its party is not available.
-    fn show(&mut self, case: Against) -> Option<Result<Verdict>> {
+    fn run_case(&mut self, case: PartyCase) -> Option<Result<Verdict>> {
         Some(match case {
-            Against::Siw(case) => {
-                let lab = self.lab.as_mut()?;
-                lab.begin(case.name);
-                (case.run)(lab)
+            PartyCase::Siw(case) => {
+                let testbed = self.testbed.as_mut()?;
+                testbed.begin(case.name);
+                (case.run)(testbed)
             }
-            Against::Dat(case) => {
+            PartyCase::Dat(case) => {
                 let programs = self.programs.as_mut()?;
                 programs.begin(case.name);
                 (case.run)(programs)
             }
-            Against::Verbs(case) => (case.run)(self.clients.as_mut()?),
-            Against::Mpich(case) => {
+            PartyCase::Verbs(case) => (case.run)(self.clients.as_mut()?),
+            PartyCase::Mpich(case) => {
                 let mpich = self.mpich.as_mut()?;
                 mpich.begin(case.name);
                 (case.run)(mpich)
             }
-            Against::Slurm(_) if !self.has_slurm => return None,
-            Against::Ring(case) | Against::Slurm(case) => {
+            PartyCase::Slurm(_) if !self.has_slurm => return None,
+            PartyCase::Ring(case) | PartyCase::Slurm(case) => {
                 let ring = self.ring.as_mut()?;
                 ring.begin(case.name);
                 (case.run)(ring)
@@ -221,7 +223,7 @@ mod tests {
 
     #[test]
     fn names_of_cases_differ() {
-        let mut names: Vec<&str> = cases().map(Against::name).collect();
+        let mut names: Vec<&str> = cases().map(PartyCase::name).collect();
         names.sort_unstable();
         let all = names.len();
         names.dedup();

@@ -42,7 +42,7 @@ impl Budget {
     }
 
     /// Whether another round may begin.
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn has_time_left(&self) -> bool {
         Instant::now() < self.until
     }
 
@@ -82,7 +82,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// A victim noticed, or answered, after this long.
-    pub(crate) fn noticed(&mut self, after: Duration) {
+    pub(crate) fn record_reaction(&mut self, after: Duration) {
         self.late = self.late.max(after);
         self.hung += u64::from(after > HANG);
     }
@@ -121,13 +121,13 @@ impl Tally {
         let mut failures: Vec<String> =
             counts.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what}: {n}")).collect();
         if self.tried == 0 {
-            failures.push("nothing was tried".to_owned());
+            failures.push("no round was run".to_owned());
         }
         if self.survived < self.tried {
-            failures.push(format!("{} of {} rounds not survived", self.tried - self.survived, self.tried));
+            failures.push(format!("{} of {} rounds failed", self.tried - self.survived, self.tried));
         }
         if self.late > late_max {
-            failures.push(format!("noticed after {:?}, allowed are {late_max:?}", self.late));
+            failures.push(format!("detected after {:?}, more than {late_max:?}", self.late));
         }
         failures
     }

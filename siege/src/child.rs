@@ -10,19 +10,19 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 /// In a child, first: it dies with its parent.
-pub(crate) fn begin() -> Result<()> {
+pub(crate) fn die_with_parent() -> Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
 /// In a child: sends a line to the parent.
-pub(crate) fn say(line: impl std::fmt::Display) -> Result<()> {
+pub(crate) fn send_to_parent(line: impl std::fmt::Display) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }
 
 /// In a child: the parent's next line; `None` at the end of input.
-pub(crate) fn hear() -> Result<Option<String>> {
+pub(crate) fn receive_from_parent() -> Result<Option<String>> {
     let mut line = String::new();
     let n = std::io::stdin().lock().read_line(&mut line)?;
     Ok((n > 0).then(|| line.trim_end().to_owned()))
@@ -66,25 +66,25 @@ impl Child {
     }
 
     /// Sends it a line.
-    pub(crate) fn tell(&mut self, line: impl std::fmt::Display) -> Result<()> {
+    pub(crate) fn send(&mut self, line: impl std::fmt::Display) -> Result<()> {
         writeln!(self.stdin, "{line}")?;
         Ok(self.stdin.flush()?)
     }
 
     /// Its next line, if one arrives within `limit`.
-    pub(crate) fn heard_within(&self, limit: Duration) -> Option<String> {
+    pub(crate) fn receive_within(&self, limit: Duration) -> Option<String> {
         self.lines.recv_timeout(limit).ok()
     }
 
     /// Its next line.
-    pub(crate) fn heard(&self) -> Result<String> {
-        self.heard_within(Duration::from_secs(20)).context("the child is silent or has ended")
+    pub(crate) fn receive(&self) -> Result<String> {
+        self.receive_within(Duration::from_secs(20)).context("the child is silent or has ended")
     }
 
     /// Sends a line and waits for the answer.
-    pub(crate) fn ask(&mut self, line: impl std::fmt::Display) -> Result<String> {
-        self.tell(line)?;
-        self.heard()
+    pub(crate) fn request(&mut self, line: impl std::fmt::Display) -> Result<String> {
+        self.send(line)?;
+        self.receive()
     }
 
     /// Sends it a signal.

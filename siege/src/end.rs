@@ -187,7 +187,7 @@ impl End {
     }
 
     /// Counts the canary bytes outside of the region that have changed, and restores them.
-    pub(crate) fn outside(&self) -> Result<u64> {
+    pub(crate) fn count_changed_canaries(&self) -> Result<u64> {
         let mut changed = 0;
         for margin in [0..MARGIN, MARGIN + LEN..2 * MARGIN + LEN] {
             let bytes = self.buf.to_vec(margin.clone())?;

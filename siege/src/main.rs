@@ -3,23 +3,23 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `attack` | what an attack is, its budget, and what it counts |
+//! | `attack` | an attack, its budget and its counts |
 //! | `attacks` | one file an attack, and their list |
 //! | `runner` | runs each attack in a separate process and watches it, so that a crash or a hang is a result |
 //! | `child` | child processes of this program in a role, which communicate in lines |
 //! | `programs` | C programs that attacks need, compiled against the libraries that cargo built with this program |
 //! | `wiretap` | honest programs' TCP traffic, as an attacker on the network reads it |
-//! | `end`, `storm` | an end of connections; traffic with every byte and every completion accounted for |
-//! | `traces` | what a process holds and leaves behind |
+//! | `end`, `stress_traffic` | an end of connections; traffic with every byte and every completion accounted for |
+//! | `resources` | resources of a process, and those that it leaves behind |
 
 mod attack;
 mod attacks;
 mod child;
 mod end;
 mod programs;
+mod resources;
 mod runner;
-mod storm;
-mod traces;
+mod stress_traffic;
 mod wiretap;
 
 use std::process::ExitCode;
@@ -29,46 +29,46 @@ use anyhow::Result;
 use clap::Parser;
 
 use attack::Budget;
-use runner::Order;
+use runner::RunOptions;
 
-/// Attack the stack, and count what it survived.
+/// Inject faults into the stack, and count the failures.
 ///
 /// Examples:
 ///   siege --list
 ///   siege --minutes 60
 ///   siege --only kills --minutes 5 --seed 7
-///   siege --only liars --values 1000
+///   siege --only false-values --values 1000
 #[derive(Parser)]
 #[command(name = "siege", verbatim_doc_comment)]
 struct Options {
-    /// How long all attacks together may take.
+    /// Time for all attacks together, in minutes.
     #[arg(long, default_value_t = 1.0, value_name = "N")]
     minutes: f64,
-    /// Run only these attacks; may be given more than once.
+    /// Run only this attack, such as kills; may be repeated.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Leave out these attacks; may be given more than once.
+    /// Leave out this attack; may be repeated.
     #[arg(long, value_name = "NAME")]
     skip: Vec<String>,
-    /// What all chance begins with; printed, so that a run can be repeated.
+    /// Seed of all random numbers; printed, so that a run can be repeated.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// `liars`: try so many different values of each field, however long it takes, and print what became of each field.
+    /// For `false-values`: try this many values of each field, however long it takes, and print the result of each field.
     #[arg(long, value_name = "N")]
     values: Option<u64>,
-    /// `liars`: only the fields whose names contain this.
+    /// For `false-values`: only fields whose names contain this.
     #[arg(long, value_name = "TEXT", default_value = "")]
     field: String,
-    /// Others use this machine, too: tell how late things were noticed, but let only hangs, over a second, fail.
+    /// The machine is shared: report late reactions, but fail only for hangs of more than a second.
     #[arg(long)]
     shared: bool,
-    /// Print the attacks and what each one does.
+    /// Print the attacks with a description of each.
     #[arg(long)]
     list: bool,
-    /// Carry out one attack in this process, and print what it counted.
+    /// Carry out one attack in this process, and print its counts.
     #[arg(long, hide = true, value_name = "NAME")]
     attack: Option<String>,
-    /// Be a child in this role.
+    /// Run as a child process in this role.
     #[arg(long, hide = true, value_name = "ROLE")]
     role: Option<String>,
 }
@@ -91,7 +91,7 @@ fn run(options: &Options) -> Result<bool> {
     }
     let more = options.values.map(|n| format!("--values={n}")).into_iter();
     let more: Vec<String> = more.chain([format!("--field={}", options.field)]).collect();
-    let order = Order { time, seed: options.seed, more };
+    let order = RunOptions { time, seed: options.seed, more };
     runner::run(&options.only, &options.skip, &order, options.shared)
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn with_program(
     };
     loop {
         round(&program, budget, tally);
-        if !budget.goes_on() {
+        if !budget.has_time_left() {
             return Ok(());
         }
     }
@@ -48,7 +48,7 @@ pub(crate) fn with_program(
 /// Compiles a program into a folder, with links to its library, where the program finds it.
 fn compile(source: &Source<'_>, folder: &Path) -> Result<PathBuf> {
     let library = library(source.file);
-    let library = library.with_context(|| format!("{} is not beside this program", source.file))?;
+    let library = library.with_context(|| format!("{} is not next to this program", source.file))?;
     let names: Vec<PathBuf> = source.names.iter().map(|name| folder.join(name)).collect();
     for name in &names {
         std::os::unix::fs::symlink(&library, name)?;
@@ -62,9 +62,9 @@ fn compile(source: &Source<'_>, folder: &Path) -> Result<PathBuf> {
     let mut cc = Command::new("cc");
     cc.arg("-I").arg(folder).arg("-o").arg(&program).arg(&text).args(&names);
     let output = cc.arg(format!("-Wl,-rpath,{}", folder.display())).output();
-    let output = output.context("there is no cc; apt-get install gcc")?;
+    let output = output.context("there is no cc; install gcc")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "cc refuses {}: {said}", source.name);
+    ensure!(output.status.success(), "cc fails for {}: {said}", source.name);
     Ok(program)
 }
 

@@ -14,7 +14,7 @@ use crate::child::Child;
 const GRACE: Duration = Duration::from_secs(30);
 
 /// The orders to attacks: the time, the seed, and their own options.
-pub(crate) struct Order {
+pub(crate) struct RunOptions {
     pub(crate) time: Duration,
     pub(crate) seed: u64,
     pub(crate) more: Vec<String>,
@@ -22,7 +22,7 @@ pub(crate) struct Order {
 
 /// Runs the attacks named by `only`, or all, except those named by `skip`, within their time, and prints the results.
 /// False if the stack failed. On a `shared` machine lateness is reported, and is a failure only when it is a hang.
-pub(crate) fn run(only: &[String], skip: &[String], order: &Order, shared: bool) -> Result<bool> {
+pub(crate) fn run(only: &[String], skip: &[String], order: &RunOptions, shared: bool) -> Result<bool> {
     let mut chosen = chosen(only)?;
     check_names(skip)?;
     chosen.retain(|attack| !skip.iter().any(|name| name == attack.name));
@@ -35,12 +35,12 @@ pub(crate) fn run(only: &[String], skip: &[String], order: &Order, shared: bool)
     );
     let mut held = true;
     for attack in chosen {
-        let tally = watched(attack, order.time * attack.weight / weights.max(1), order)?;
+        let tally = run_in_child(attack, order.time * attack.weight / weights.max(1), order)?;
         let failures = tally.failures(if shared { attack.late_max.max(HANG) } else { attack.late_max });
         held &= failures.is_empty();
         print_row(attack, &tally, &failures);
     }
-    println!("\nsiege: {}", if held { "the stack held" } else { "THE STACK DID NOT HOLD" });
+    println!("\nsiege: {}", if held { "all attacks passed" } else { "FAILED" });
     Ok(held)
 }
 
@@ -53,7 +53,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Attack>> {
 fn check_names(names: &[String]) -> Result<()> {
     if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|attack| attack.name == **name)) {
         let known: Vec<&str> = ALL.iter().map(|attack| attack.name).collect();
-        bail!("there is no attack `{unknown}`; the attacks are {}", known.join(", "));
+        bail!("there is no attack {unknown:?}; the attacks are {}", known.join(", "));
     }
     Ok(())
 }
@@ -72,14 +72,14 @@ fn print_row(attack: &Attack, tally: &Tally, failures: &[String]) {
         tally.outside,
         tally.left_over,
         late,
-        if failures.is_empty() { "held".to_owned() } else { format!("FAILED: {}", failures.join("; ")) }
+        if failures.is_empty() { "passed".to_owned() } else { format!("FAILED: {}", failures.join("; ")) }
     );
     tally.notes.iter().for_each(|note| println!("    {note}"));
 }
 
 /// Runs one attack in a child, and makes a tally of its result. It may exceed its time as long as it reports progress,
 /// in lines `at WHO: WHAT`; the last one of each WHO is reported if it ends without a result.
-fn watched(attack: &Attack, time: Duration, order: &Order) -> Result<Tally> {
+fn run_in_child(attack: &Attack, time: Duration, order: &RunOptions) -> Result<Tally> {
     let (minutes, seed) = (format!("{}", time.as_secs_f64() / 60.0), order.seed);
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--attack", attack.name, "--minutes", &minutes, "--seed", &seed.to_string()]);
@@ -89,7 +89,7 @@ fn watched(attack: &Attack, time: Duration, order: &Order) -> Result<Tally> {
     let mut tally = Tally::default();
     loop {
         let patience = end.saturating_duration_since(Instant::now()).max(GRACE);
-        match child.heard_within(patience) {
+        match child.receive_within(patience) {
             Some(line) => match line.split_once(' ') {
                 Some(("done", json)) => return Ok(serde_json::from_str(json)?),
                 Some(("at", what)) => {
@@ -121,12 +121,12 @@ fn watched(attack: &Attack, time: Duration, order: &Order) -> Result<Tally> {
 
 /// Executes one attack in this process, and prints its results.
 pub(crate) fn carry_out(name: &str, mut budget: Budget) -> Result<()> {
-    crate::child::begin()?;
+    crate::child::die_with_parent()?;
     let attack = chosen(&[name.to_owned()])?[0];
     let mut tally = Tally::default();
     if let Err(why) = (attack.run)(&mut budget, &mut tally) {
         tally.crashed += 1;
         tally.note(format!("{why:#}; seed {}", budget.seed));
     }
-    crate::child::say(format!("done {}", serde_json::to_string(&tally)?))
+    crate::child::send_to_parent(format!("done {}", serde_json::to_string(&tally)?))
 }

@@ -99,12 +99,12 @@ const WIDE: &[Step] = &[
 
 /// The step that idles half of its time, and the independent steps that run in parallel with it.
 const HOST_STEP: &str = "test";
-const BESIDE: &[&str] = &["loom", "miri", "release", "deb"];
+const PARALLEL_STEPS: &[&str] = &["loom", "miri", "release", "deb"];
 
 /// Prints the steps.
 pub(crate) fn list() {
     for step in STEPS {
-        let note = if BESIDE.contains(&step.name) { " (beside the tests)" } else { "" };
+        let note = if PARALLEL_STEPS.contains(&step.name) { " (parallel to the tests)" } else { "" };
         println!("{:<10} {}{note}", step.name, step.command);
     }
     for step in WIDE {
@@ -115,15 +115,16 @@ pub(crate) fn list() {
 /// Runs the steps named by `only`, in order; without names all steps, the wide ones if asked, some in parallel.
 pub(crate) fn run(workspace: &Workspace, only: &[String], wide: bool) -> Result<()> {
     let named = chosen(only, wide)?;
-    let is_beside = |step: &&Step| only.is_empty() && BESIDE.contains(&step.name);
+    let is_beside = |step: &&Step| only.is_empty() && PARALLEL_STEPS.contains(&step.name);
     let steps: Vec<&Step> = named.into_iter().filter(|step| !is_beside(step)).collect();
     let start = Instant::now();
     let (mut summary, mut remarks) = (String::new(), String::new());
     for (index, step) in steps.iter().enumerate() {
         println!("ci: [{}/{}] {}: {}", index + 1, steps.len(), step.name, step.command);
         let began = Instant::now();
-        let beside =
-            (only.is_empty() && step.name == HOST_STEP).then(|| Beside::start(workspace)).transpose()?;
+        let beside = (only.is_empty() && step.name == HOST_STEP)
+            .then(|| ParallelSteps::start(workspace))
+            .transpose()?;
         let outcome = (step.run)(workspace);
         let took = seconds(began.elapsed());
         let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
@@ -156,17 +157,17 @@ pub(crate) fn run(workspace: &Workspace, only: &[String], wide: bool) -> Result<
 }
 
 /// The steps that run in parallel with the tests: a second call of this command, whose output is kept until it ends.
-struct Beside {
+struct ParallelSteps {
     child: Child,
     log: PathBuf,
     began: Instant,
 }
 
-impl Beside {
+impl ParallelSteps {
     fn start(workspace: &Workspace) -> Result<Self> {
-        let log = workspace.target().join("ci-beside.log");
+        let log = workspace.target().join("ci-parallel.log");
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        let only = BESIDE.iter().flat_map(|name| ["--only", name]);
+        let only = PARALLEL_STEPS.iter().flat_map(|name| ["--only", name]);
         // Tests have deadlines, builds have none: builds get the processor time that the tests leave.
         let child = Command::new("nice")
             .args(["-n", "10"])
@@ -178,7 +179,7 @@ impl Beside {
             .stderr(file)
             .spawn()
             .context("cannot start a second xtask")?;
-        println!("ci: beside it: {}; their output follows when they have ended", BESIDE.join(", "));
+        println!("ci: in parallel: {}; their output follows when they have ended", PARALLEL_STEPS.join(", "));
         Ok(Self { child, log, began: Instant::now() })
     }
 
@@ -188,11 +189,11 @@ impl Beside {
         print!("{}", fs::read_to_string(&self.log)?);
         let verdict = if status.success() { "ok" } else { "FAILED" };
         let took = seconds(self.began.elapsed());
-        for name in BESIDE {
-            writeln!(summary, "  {name:<10} {verdict:<7} {took:>8}  (all beside {HOST_STEP})")?;
+        for name in PARALLEL_STEPS {
+            writeln!(summary, "  {name:<10} {verdict:<7} {took:>8}  (all parallel to {HOST_STEP})")?;
         }
         if !status.success() {
-            bail!("what ran beside `{HOST_STEP}` failed, see above");
+            bail!("a step parallel to `{HOST_STEP}` failed; its output is above");
         }
         Ok(())
     }
@@ -203,7 +204,7 @@ fn chosen(only: &[String], wide: bool) -> Result<Vec<&'static Step>> {
     let all = || STEPS.iter().chain(WIDE);
     if let Some(unknown) = only.iter().find(|name| !all().any(|step| step.name == **name)) {
         let known: Vec<&str> = all().map(|step| step.name).collect();
-        bail!("there is no step `{unknown}`; the steps are {}", known.join(", "));
+        bail!("there is no step {unknown:?}; the steps are {}", known.join(", "));
     }
     Ok(match only {
         [] if wide => all().collect(),
@@ -225,7 +226,7 @@ fn wasm(workspace: &Workspace) -> Result<String> {
     let libraries = capture(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]))?;
     let there = || Path::new(libraries.trim()).is_dir();
     if !there() && run_command(Command::new("rustup").args(["target", "add", TARGET])).is_err() {
-        println!("wasm: NOT CHECKED: the target {TARGET} is missing and could not be fetched");
+        println!("wasm: NOT CHECKED: the target {TARGET} is missing, and rustup could not install it");
     }
     if there() {
         cargo(workspace, &["build", "--package", "iwarp", "--target", TARGET], None)
@@ -241,9 +242,9 @@ fn short_siege(workspace: &Workspace) -> Result<String> {
         siege::check(workspace, &arguments, true)
     };
     let Err(first) = attack() else { return Ok(String::new()) };
-    println!("siege: once more: {first:#}");
+    println!("siege: repeating after: {first:#}");
     attack()?;
-    Ok("siege: WAVERED: did not hold, and held the second time; find out why before anything else".into())
+    Ok("siege: FLAKY: failed, and passed the second time; find out why before anything else".into())
 }
 
 /// Builds what ships, starts the command once, and checks that no test code is included.
@@ -266,14 +267,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_names_mean_all_steps() {
+    fn all_steps_are_chosen_without_names() {
         assert_eq!(chosen(&[], false).expect("no unknown name").len(), STEPS.len());
         assert_eq!(chosen(&[], true).expect("no unknown name").len(), STEPS.len() + WIDE.len());
     }
 
     #[test]
-    fn what_runs_beside_others_is_among_the_steps() {
-        assert!(BESIDE.iter().chain([&HOST_STEP]).all(|name| STEPS.iter().any(|step| step.name == *name)));
+    fn parallel_steps_are_steps_of_ci() {
+        assert!(
+            PARALLEL_STEPS.iter().chain([&HOST_STEP]).all(|name| STEPS.iter().any(|step| step.name == *name))
+        );
     }
 
     #[test]
@@ -283,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_step_is_told_the_known_ones() {
+    fn unknown_step_is_refused_with_known_steps() {
         let error = chosen(&["format".to_owned()], false).err().expect("no such step").to_string();
-        assert!(error.contains("`format`") && error.contains("fmt, clippy, doc, test"), "{error}");
+        assert!(error.contains("\"format\"") && error.contains("fmt, clippy, doc, test"), "{error}");
     }
 }

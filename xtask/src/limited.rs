@@ -8,8 +8,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// A limit for any small operation on a slow machine, in seconds.
-pub const PATIENCE: u32 = 60;
-const LOOK: Duration = Duration::from_millis(10);
+pub const SMALL_LIMIT: u32 = 60;
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A running program; killed when dropped.
 pub struct Running {
@@ -39,8 +39,8 @@ impl Running {
     pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
         let path = Path::new(command.get_program());
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        let said = File::create(log).with_context(|| format!("{}", log.display()))?;
-        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
+        let output = File::create(log).with_context(|| format!("{}", log.display()))?;
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         Ok(Self { child, log: log.to_owned(), name })
     }
@@ -50,8 +50,8 @@ impl Running {
         Ok(String::from_utf8_lossy(&fs::read(&self.log)?).into_owned())
     }
 
-    /// Its output, if it has exited.
-    pub fn ended(&mut self) -> Result<Option<String>> {
+    /// Its exit status and output as text, if it has exited.
+    pub fn exit_report(&mut self) -> Result<Option<String>> {
         match self.child.try_wait()? {
             Some(status) => Ok(Some(format!("{} ended with {status}: {}", self.name, self.output()?))),
             None => Ok(None),
@@ -59,7 +59,7 @@ impl Running {
     }
 
     /// Waits until its output contains `words`; false if it exits or `limit` passes before.
-    pub fn says(&mut self, words: &str, limit: Duration) -> Result<bool> {
+    pub fn wait_for_output(&mut self, words: &str, limit: Duration) -> Result<bool> {
         let began = Instant::now();
         loop {
             let over = self.child.try_wait()?.is_some() || began.elapsed() >= limit;
@@ -69,7 +69,7 @@ impl Running {
             if over {
                 return Ok(false);
             }
-            sleep(LOOK);
+            sleep(CHECK_INTERVAL);
         }
     }
 
@@ -78,7 +78,7 @@ impl Running {
     ///
     /// # Errors
     /// It ends before, or `limit` passes.
-    pub fn listens(&mut self, port: u16, limit: Duration) -> Result<()> {
+    pub fn wait_for_listener(&mut self, port: u16, limit: Duration) -> Result<()> {
         let (address, name, began) = (format!(":{port:04X}"), format!("/{port}"), Instant::now());
         let is_bound = |line: &str| {
             let mut words = line.split_whitespace().skip(1);
@@ -92,11 +92,11 @@ impl Running {
             && !lines("/proc/net/tcp6", &is_bound)
             && !lines("/proc/net/unix", &is_named)
         {
-            if let Some(ended) = self.ended()? {
+            if let Some(ended) = self.exit_report()? {
                 bail!("the server {ended}");
             }
-            ensure!(began.elapsed() < limit, "nobody listens at port {port}: {}", self.output()?);
-            sleep(LOOK);
+            ensure!(began.elapsed() < limit, "nothing listens at port {port}: {}", self.output()?);
+            sleep(CHECK_INTERVAL);
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ impl Running {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(Finished { status: Some(status), output: self.output()? });
             }
-            sleep(LOOK);
+            sleep(CHECK_INTERVAL);
         }
         self.child.kill()?;
         self.child.wait()?;
@@ -136,31 +136,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_takes_too_long_is_killed() {
+    fn program_that_takes_too_long_is_killed() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut sleeper = Command::new("sh");
         sleeper.args(["-c", "echo begun; exec sleep 100"]);
         let mut running = Running::start(&mut sleeper, &folder.path().join("log")).expect("a shell");
-        assert!(running.says("begun", Duration::from_secs(20)).expect("readable"));
+        assert!(running.wait_for_output("begun", Duration::from_secs(20)).expect("readable"));
         let finished = running.finish(Duration::from_millis(100)).expect("it can be killed");
         assert!(finished.status.is_none() && finished.output == "begun\n", "{finished:?}");
     }
 
     #[test]
-    fn who_listens_is_found_and_who_ends_before_is_told() {
+    fn listener_is_found_and_an_exit_before_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let port = listener.local_addr().expect("its address").port();
         let limit = Duration::from_secs(20);
         let mut sleeper = Command::new("sleep");
         let mut running = Running::start(sleeper.arg("100"), &folder.path().join("log")).expect("it starts");
-        running.listens(port, limit).expect("this test listens");
-        let why = running.listens(0, Duration::from_millis(50)).expect_err("nobody can");
-        assert!(why.to_string().contains("nobody listens at port 0"), "{why}");
+        running.wait_for_listener(port, limit).expect("this test listens");
+        let why = running.wait_for_listener(0, Duration::from_millis(50)).expect_err("nobody can");
+        assert!(why.to_string().contains("nothing listens at port 0"), "{why}");
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo gone; exit 3"]);
         let mut running = Running::start(&mut shell, &folder.path().join("log")).expect("a shell");
-        let why = running.listens(0, limit).expect_err("it ends").to_string();
+        let why = running.wait_for_listener(0, limit).expect_err("it ends").to_string();
         assert!(why.contains("gone"), "{why}");
     }
 
@@ -170,7 +170,7 @@ mod tests {
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo one; echo two >&2; exit 3"]);
         let mut running = Running::start(&mut shell, &folder.path().join("log")).expect("a shell");
-        assert!(running.says("two", Duration::from_secs(20)).expect("readable"));
+        assert!(running.wait_for_output("two", Duration::from_secs(20)).expect("readable"));
         let finished = running.finish(Duration::from_secs(20)).expect("it ends");
         assert_eq!(finished.status.and_then(|status| status.code()), Some(3));
         assert_eq!(finished.output, "one\ntwo\n");

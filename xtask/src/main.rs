@@ -25,72 +25,78 @@ use std::process::ExitCode;
 use xtask::packages;
 use xtask::workspace::Workspace;
 
-/// The project's own checks.
+/// Checks of the workspace, as CI runs them.
+///
+/// Examples:
+///   cargo xtask ci
+///   cargo xtask ci --only tidy
+///   cargo xtask siege --minutes 10
 #[derive(Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", verbatim_doc_comment)]
 struct Options {
     #[command(subcommand)]
     check: Check,
 }
 
-/// What to check.
+/// The checks.
 #[derive(Subcommand)]
 enum Check {
-    /// Run exactly what CI runs, in order; stop at the first failure.
+    /// Run the steps of CI in order, up to the first failure.
     Ci {
-        /// Run only these steps (in CI's order); may be given more than once.
+        /// Run only this step, such as tidy; may be repeated.
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
-        /// Run the long steps, too: ten minutes of siege in which clocks decide, and the programs of others.
+        /// Also run the long steps: ten minutes of siege with time limits, all loom models, and third-party programs.
         #[arg(long, conflicts_with = "only")]
         wide: bool,
-        /// Print the steps and what each one runs.
+        /// Print the steps and their commands.
         #[arg(long)]
         list: bool,
     },
-    /// Install what CI needs and this machine lacks (Debian's packages).
+    /// Install missing Debian packages that CI needs.
     Setup,
-    /// Hold the row rule: a crate uses crates of lower rows only.
+    /// Check that each crate uses crates of lower rows only.
     Rows,
-    /// Hold the list of accepted licences, for every dependency.
+    /// Check that every dependency has an accepted licence.
     Licences,
-    /// Check style that can be checked: banned calls, lengths, unsafe code, headers, leftovers.
+    /// Check style: banned calls, lengths, unsafe code, first lines, unfinished marks, phrases, links.
     Tidy {
-        /// Rewrite `xtask/unsafe-count.toml` to what the code has now.
+        /// Rewrite the limits in `xtask/unsafe-count.toml` and `xtask/limits.toml` to the current numbers.
         #[arg(long)]
         bless: bool,
     },
     /// Write the lists of functions in docs/reference/support.md from the tables of the C interfaces.
     Support,
-    /// Check that every fuzz corpus is replayed by an ordinary test.
+    /// Check that a test replays every fuzz corpus.
     Corpora,
-    /// Build a Debian package of what ships.
+    /// Build the Debian package.
     Deb {
-        /// Install it in a minimal root, try it there, and remove it; needs root.
+        /// Install, try and remove the package in a minimal root file system; needs root.
         #[arg(long = "try")]
         tried: bool,
     },
     /// Run the loom models of the crates that have them.
     Loom,
-    /// Run the tests of the protocol and of what every C face needs under Miri.
+    /// Run tests of `iwarp`, `ffi` and `portals` under Miri.
     Miri,
-    /// Try ours against programs of others (docs/results/interop.md): Linux's iWARP in a guest, Debian's for uDAPL and verbs, MPICH's launchers;
-    /// minutes, not in CI.
+    /// Test against third-party programs (docs/results/interop.md), such as Linux's iWARP in a guest and Debian's programs for verbs;
+    /// takes minutes, and is not part of CI.
     #[command(disable_help_flag = true)]
     Interop {
-        /// For the laboratory itself: cases, --only CASE, --list, or a party with its options.
+        /// Arguments of `interop`: cases, --only CASE, --list, or a party with its options.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Measure our MPI beside MPICH and Open MPI, turn by turn; minutes, not in CI.
+    /// Compare our MPI with MPICH and Open MPI, alternating; takes minutes, and is not part of CI.
     Peers(peers::Options),
-    /// Attack the stack: killed, lying and hostile peers, cut wires, small limits. `cargo xtask siege --help` has the options.
+    /// Inject faults into the stack: killed, hostile and lying peers, cut connections, small limits. `cargo xtask siege --help` lists
+    /// options.
     #[command(disable_help_flag = true)]
     Siege {
-        /// Attack what is built for tests, which is there already, and not what ships.
+        /// Attack the debug build of the tests instead of a release build.
         #[arg(long)]
         quick: bool,
-        /// For the siege itself: --minutes N, --only NAME, --list.
+        /// Arguments of `siege`, such as --minutes N, --only NAME or --list.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },

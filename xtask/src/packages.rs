@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_by_its_package_once() {
+    fn each_missing_package_is_named_once() {
         let needed =
             [("cargo", "cargo"), ("no-such-program", "a"), ("/no/such/file", "a"), ("no-such-either", "b")];
         assert_eq!(missing(&needed), ["a", "b"]);

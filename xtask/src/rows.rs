@@ -30,7 +30,7 @@ pub(crate) fn row(name: &str) -> Option<usize> {
 
 /// How a crate uses another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Use {
+enum CrateUse {
     /// In its library, its program or its build script.
     Build,
     /// In its tests only.
@@ -41,7 +41,7 @@ enum Use {
 struct Node {
     name: String,
     in_rows: bool,
-    uses: Vec<(String, Use)>,
+    uses: Vec<(String, CrateUse)>,
 }
 
 /// Checks the actual workspace; returns a summary.
@@ -69,8 +69,11 @@ fn graph(metadata: &Metadata) -> Vec<Node> {
             .iter()
             .filter(|dependency| dependency.path.is_some() && own(&dependency.name))
             .map(|dependency| {
-                let kind =
-                    if dependency.kind == DependencyKind::Development { Use::Test } else { Use::Build };
+                let kind = if dependency.kind == DependencyKind::Development {
+                    CrateUse::Test
+                } else {
+                    CrateUse::Build
+                };
                 (dependency.name.clone(), kind)
             })
             .collect(),
@@ -89,13 +92,15 @@ fn violations(nodes: &[Node]) -> Vec<String> {
             ));
             continue;
         };
-        wrong.extend(node.uses.iter().filter_map(|(name, kind)| breach(nodes, &node.name, row, name, *kind)));
+        wrong.extend(
+            node.uses.iter().filter_map(|(name, kind)| find_violation(nodes, &node.name, row, name, *kind)),
+        );
     }
     wrong
 }
 
 /// Describes what is wrong with crate `user` of row `row` using crate `used`, if anything is.
-fn breach(nodes: &[Node], user: &str, row: usize, used: &str, kind: Use) -> Option<String> {
+fn find_violation(nodes: &[Node], user: &str, row: usize, used: &str, kind: CrateUse) -> Option<String> {
     if nodes.iter().any(|node| node.name == used && !node.in_rows) {
         return Some(format!(
             "`{user}` uses `{used}`, which is outside crates/: move what it needs into a crate of a lower row"
@@ -104,11 +109,11 @@ fn breach(nodes: &[Node], user: &str, row: usize, used: &str, kind: Use) -> Opti
     // A crate without a row is reported once, on its own.
     let used_row = self::row(used)?;
     match kind {
-        Use::Build if used_row >= row => Some(format!(
+        CrateUse::Build if used_row >= row => Some(format!(
             "`{user}` (row {row}) uses `{used}` (row {used_row}): only lower rows are allowed; \
              move the code down, or pass it in as a trait object"
         )),
-        Use::Test if used_row > row => Some(format!(
+        CrateUse::Test if used_row > row => Some(format!(
             "the tests of `{user}` (row {row}) use `{used}` (row {used_row}): move the test to `{used}` or above"
         )),
         _ => None,
@@ -119,7 +124,7 @@ fn breach(nodes: &[Node], user: &str, row: usize, used: &str, kind: Use) -> Opti
 mod tests {
     use super::*;
 
-    fn node(name: &str, uses: &[(&str, Use)]) -> Node {
+    fn node(name: &str, uses: &[(&str, CrateUse)]) -> Node {
         let uses = uses.iter().map(|&(name, kind)| (name.to_owned(), kind)).collect();
         Node { name: name.to_owned(), in_rows: name != "xtask", uses }
     }
@@ -140,42 +145,42 @@ mod tests {
     fn downwards_is_allowed() {
         let nodes = [
             node("host", &[]),
-            node("verbs", &[("host", Use::Build)]),
-            node("nic-shm", &[("verbs", Use::Build), ("host", Use::Build)]),
-            node("xtask", &[("nicety", Use::Build)]),
-            node("nicety", &[("host", Use::Build)]),
+            node("verbs", &[("host", CrateUse::Build)]),
+            node("nic-shm", &[("verbs", CrateUse::Build), ("host", CrateUse::Build)]),
+            node("xtask", &[("nicety", CrateUse::Build)]),
+            node("nicety", &[("host", CrateUse::Build)]),
         ];
         assert_eq!(violations(&nodes), Vec::<String>::new());
     }
 
     #[test]
     fn upwards_is_refused() {
-        let nodes = [node("verbs", &[("nic-shm", Use::Build)]), node("nic-shm", &[])];
+        let nodes = [node("verbs", &[("nic-shm", CrateUse::Build)]), node("nic-shm", &[])];
         assert!(only_violation(&nodes).contains("`verbs` (row 1) uses `nic-shm` (row 3)"));
     }
 
     #[test]
     fn the_same_row_is_refused_except_in_tests() {
-        let nodes = [node("transport", &[("dapl", Use::Build)]), node("dapl", &[])];
+        let nodes = [node("transport", &[("dapl", CrateUse::Build)]), node("dapl", &[])];
         assert!(only_violation(&nodes).contains("only lower rows"));
-        let nodes = [node("transport", &[("dapl", Use::Test)]), node("dapl", &[])];
+        let nodes = [node("transport", &[("dapl", CrateUse::Test)]), node("dapl", &[])];
         assert!(violations(&nodes).is_empty());
     }
 
     #[test]
     fn tests_may_not_use_a_higher_row() {
-        let nodes = [node("verbs", &[("fabric", Use::Test)]), node("fabric", &[])];
+        let nodes = [node("verbs", &[("fabric", CrateUse::Test)]), node("fabric", &[])];
         assert!(only_violation(&nodes).contains("the tests of `verbs`"));
     }
 
     #[test]
-    fn an_unknown_crate_is_told_where_to_go() {
+    fn unknown_crate_is_refused_with_the_file_to_edit() {
         assert!(only_violation(&[node("gadget", &[])]).contains("add it to ROWS in xtask/src/rows.rs"));
     }
 
     #[test]
-    fn nothing_in_the_rows_uses_what_is_outside() {
-        let nodes = [node("nicety", &[("xtask", Use::Build)]), node("xtask", &[])];
+    fn crates_in_rows_use_none_outside() {
+        let nodes = [node("nicety", &[("xtask", CrateUse::Build)]), node("xtask", &[])];
         assert!(only_violation(&nodes).contains("outside crates/"));
     }
 }

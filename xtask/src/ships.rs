@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_for_tests_is_built_into_what_ships() {
+    fn shipped_packages_have_no_test_features() {
         let workspace = Workspace::find().expect("cargo metadata of this workspace");
         let tree = tree(&workspace).expect("cargo tree");
         assert!(

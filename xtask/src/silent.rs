@@ -8,16 +8,16 @@ use std::process::{Command, Stdio};
 struct Descendant {
     id: u32,
     /// Its command, and the kernel function in which it waits.
-    told: String,
+    description: String,
 }
 
 /// Kills all descendants of a process, and returns a description of each. The process itself goes on.
-pub(crate) fn end_descendants(of: u32) -> Vec<String> {
+pub(crate) fn kill_descendants(of: u32) -> Vec<String> {
     let all = descendants(of);
     let ids = all.iter().map(|one| one.id.to_string());
     // A process that has just exited needs no signal.
     let _ = Command::new("kill").arg("-KILL").args(ids).stdin(Stdio::null()).stderr(Stdio::null()).status();
-    all.into_iter().map(|one| one.told).collect()
+    all.into_iter().map(|one| one.description).collect()
 }
 
 fn descendants(of: u32) -> Vec<Descendant> {
@@ -26,7 +26,7 @@ fn descendants(of: u32) -> Vec<Descendant> {
     while let Some(parent) = next.pop() {
         let own = children.get(&parent).into_iter().flatten().copied();
         next.extend(own.clone());
-        found.extend(own.map(|id| Descendant { id, told: told(id) }));
+        found.extend(own.map(|id| Descendant { id, description: describe(id) }));
     }
     found
 }
@@ -49,7 +49,7 @@ fn parent(id: u32) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-fn told(id: u32) -> String {
+fn describe(id: u32) -> String {
     let read = |what: &str| fs::read_to_string(format!("/proc/{id}/{what}")).unwrap_or_default();
     let (command, waits) = (read("cmdline").replace('\0', " "), read("wchan"));
     format!("{id}: {} (waits in {})", command.trim_end(), if waits.is_empty() { "?" } else { &waits })
@@ -61,15 +61,15 @@ mod tests {
 
     /// Goal: the descendants of a program are killed, and no other process is.
     #[test]
-    fn children_and_theirs_are_ended() {
+    fn children_and_grandchildren_are_killed() {
         let shell = |script: &str| Command::new("sh").args(["-c", script]).spawn().expect("a shell");
         let (mut stays, mut parent) = (shell("exec sleep 300"), shell("sh -c 'sleep 301; :'; exit 7"));
         // The innermost process must exist.
         while descendants(parent.id()).len() < 2 {
             std::thread::yield_now();
         }
-        let ended = end_descendants(parent.id());
-        assert!(ended.iter().any(|told| told.contains("sleep 301")), "{ended:?}");
+        let ended = kill_descendants(parent.id());
+        assert!(ended.iter().any(|description| description.contains("sleep 301")), "{ended:?}");
         assert_eq!(parent.wait().expect("it ends").code(), Some(7), "it goes on behind its child");
         assert!(stays.try_wait().expect("it is ours").is_none());
         stays.kill().expect("it runs");

@@ -15,14 +15,14 @@ use std::time::Duration;
 use xtask::workspace::{Workspace, counted, run};
 
 /// Only up to this many failures can be accidents.
-const FEW: usize = 5;
+const REPEATED_MAX: usize = 5;
 /// A program that is silent for this long has hung: the longest test takes a minute, on busy machines ten times that.
-const SILENCE: Duration = Duration::from_secs(600);
+const SILENCE_MAX: Duration = Duration::from_secs(600);
 
 /// A test program that failed: the cargo options that run it again, and the names of the failed tests. Without names
 /// the program itself died.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Failed {
+struct FailedProgram {
     options: Vec<String>,
     names: Vec<String>,
 }
@@ -32,30 +32,27 @@ pub(crate) fn check(workspace: &Workspace) -> Result<String> {
     // Separate from the tests: a compiler is silent for as long as it takes, and must not count as a hung test.
     run(&mut workspace.cargo(&["test", "--workspace", "--no-run"]))?;
     let mut command = workspace.cargo(&["test", "--workspace", "--no-fail-fast"]);
-    let mut listener = Listener::default();
-    if run_listening(&mut command, |line| listener.hear(line))? {
+    let mut parser = FailureParser::default();
+    if run_with_output(&mut command, |line| parser.read_line(line))? {
         return Ok(String::new());
     }
-    let failed = listener.failed;
-    let all: Vec<&str> = failed.iter().flat_map(Failed::shown).collect();
-    if failed.is_empty() || all.len() > FEW {
+    let failed = parser.failed;
+    let all: Vec<&str> = failed.iter().flat_map(FailedProgram::shown).collect();
+    if failed.is_empty() || all.len() > REPEATED_MAX {
         bail!("`cargo test --workspace --no-fail-fast` failed in {}", counted(failed.len(), "program"));
     }
     for program in &failed {
-        println!("test: once more: {}", program.shown().join(", "));
+        println!("test: repeating: {}", program.shown().join(", "));
         let mut again = workspace.cargo(&["test"]);
         again.args(&program.options).args(["--", "--exact", "--test-threads=1"]).args(&program.names);
-        if !run_listening(&mut again, |_| {})? {
+        if !run_with_output(&mut again, |_| {})? {
             bail!("failed twice: {}", program.shown().join(", "));
         }
     }
-    Ok(format!(
-        "ci: WAVERED: failed, and passed alone: {}; find out why before anything else",
-        all.join(", ")
-    ))
+    Ok(format!("ci: FLAKY: failed, and passed alone: {}; find out why before anything else", all.join(", ")))
 }
 
-impl Failed {
+impl FailedProgram {
     /// The names for a report.
     fn shown(&self) -> Vec<&str> {
         let of = if self.names.is_empty() { &self.options } else { &self.names };
@@ -63,14 +60,14 @@ impl Failed {
     }
 }
 
-/// Runs a command, prints each line and passes it to `hear`. Returns whether the command succeeded.
-fn run_listening(command: &mut Command, hear: impl FnMut(&str)) -> Result<bool> {
-    run_until_silent(command, SILENCE, hear)
+/// Runs a command, prints each line and passes it to `on_line`. Returns whether the command succeeded.
+fn run_with_output(command: &mut Command, on_line: impl FnMut(&str)) -> Result<bool> {
+    run_until_silent(command, SILENCE_MAX, on_line)
 }
 
-/// Like [`run_listening`], but after each `silence` without a line, the command's descendants are killed.
-fn run_until_silent(command: &mut Command, silence: Duration, mut hear: impl FnMut(&str)) -> Result<bool> {
-    let (reader, writer) = pipe().context("no pipe for what tests print")?;
+/// Like [`run_with_output`], but after each `silence` without a line, the command's descendants are killed.
+fn run_until_silent(command: &mut Command, silence: Duration, mut on_line: impl FnMut(&str)) -> Result<bool> {
+    let (reader, writer) = pipe().context("no pipe for the output of tests")?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context("cannot start cargo")?;
     // The command's copies of the pipe are dropped; they would keep the reader waiting.
@@ -80,15 +77,11 @@ fn run_until_silent(command: &mut Command, silence: Duration, mut hear: impl FnM
         match lines.recv_timeout(silence) {
             Ok(line) => {
                 println!("{line}");
-                hear(&line);
+                on_line(&line);
             }
             Err(RecvTimeoutError::Timeout) => {
-                let ended = silent::end_descendants(child.id());
-                println!(
-                    "test: nothing was said for {} s; ended:\n  {}",
-                    silence.as_secs(),
-                    ended.join("\n  ")
-                );
+                let ended = silent::kill_descendants(child.id());
+                println!("test: no output for {} s; ended:\n  {}", silence.as_secs(), ended.join("\n  "));
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(child.wait()?.success()),
         }
@@ -108,21 +101,21 @@ fn lines(pipe: PipeReader) -> Receiver<String> {
 
 /// Parses from the output which tests failed.
 #[derive(Default)]
-struct Listener {
-    failed: Vec<Failed>,
+struct FailureParser {
+    failed: Vec<FailedProgram>,
     names: Vec<String>,
     is_list: bool,
 }
 
-impl Listener {
+impl FailureParser {
     /// Processes a line. A program lists failed tests at its end, after a line "failures:"; then cargo prints how to
     /// run it again.
-    fn hear(&mut self, line: &str) {
+    fn read_line(&mut self, line: &str) {
         if let Some(rest) =
             line.split_once("failed, to rerun pass `").and_then(|(_, rest)| rest.strip_suffix('`'))
         {
             let options = rest.split(' ').map(str::to_owned).collect();
-            self.failed.push(Failed { options, names: std::mem::take(&mut self.names) });
+            self.failed.push(FailedProgram { options, names: std::mem::take(&mut self.names) });
         } else if line.trim_start().starts_with("Running ") {
             self.names.clear();
         } else if line == "failures:" {
@@ -140,19 +133,19 @@ impl Listener {
 mod tests {
     use super::*;
 
-    fn heard(lines: &str) -> Vec<Failed> {
-        let mut listener = Listener::default();
-        lines.lines().for_each(|line| listener.hear(line));
-        listener.failed
+    fn parse(lines: &str) -> Vec<FailedProgram> {
+        let mut parser = FailureParser::default();
+        lines.lines().for_each(|line| parser.read_line(line));
+        parser.failed
     }
 
-    fn failed(options: &[&str], names: &[&str]) -> Failed {
+    fn failed(options: &[&str], names: &[&str]) -> FailedProgram {
         let owned = |all: &[&str]| all.iter().map(|&one| one.to_owned()).collect();
-        Failed { options: owned(options), names: owned(names) }
+        FailedProgram { options: owned(options), names: owned(names) }
     }
 
     #[test]
-    fn failures_are_found_in_what_tests_print() {
+    fn failures_are_parsed_from_output_of_tests() {
         let lines = "     Running tests/launch.rs (target/debug/deps/launch-1)\ntest a::b ... FAILED\n\nfailures:\n\n---- a::b stdout ----\n\n\
                      thread 'a::b' panicked at x.rs:1:5:\n    no name\n\nfailures:\n    a::b\n    c\n\ntest result: FAILED. 0 passed\n\n    no name\n\
                      error: test failed, to rerun pass `-p bench --test launch`\n     Running unittests src/lib.rs (target/debug/deps/x-2)\n\
@@ -161,24 +154,24 @@ mod tests {
             failed(&["-p", "bench", "--test", "launch"], &["a::b", "c"]),
             failed(&["-p", "x", "--lib"], &[]),
         ];
-        assert_eq!(heard(lines), expected);
+        assert_eq!(parse(lines), expected);
     }
 
     #[test]
-    fn nothing_failed_where_nothing_says_so() {
-        assert_eq!(heard("test a ... ok\nerror: could not compile `x`\n"), []);
+    fn output_without_failures_has_none() {
+        assert_eq!(parse("test a ... ok\nerror: could not compile `x`\n"), []);
     }
 
     /// Goal: a hung test fails, and does not prevent others from running. Method: like cargo, a shell that continues
     /// when its first program is killed.
     #[test]
-    fn what_says_nothing_is_ended() {
-        let (mut shell, mut heard) = (Command::new("sh"), Vec::new());
+    fn silent_command_is_killed() {
+        let (mut shell, mut lines) = (Command::new("sh"), Vec::new());
         shell.args(["-c", "echo before; sleep 300; echo behind; exit 3"]);
         let silence = Duration::from_millis(300);
-        let is_well = run_until_silent(&mut shell, silence, |line| heard.push(line.to_owned()));
+        let is_well = run_until_silent(&mut shell, silence, |line| lines.push(line.to_owned()));
         assert!(!is_well.expect("a shell"));
-        assert_eq!(heard.last().map(String::as_str), Some("behind"), "{heard:?}");
-        assert_eq!(heard[0], "before");
+        assert_eq!(lines.last().map(String::as_str), Some("behind"), "{lines:?}");
+        assert_eq!(lines[0], "before");
     }
 }

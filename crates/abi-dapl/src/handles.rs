@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use dapl::{Cno, Cr, Ep, Error, ErrorKind, Evd, Ia, Lmr, Psp, Pz, Result, Rmr, Rsp, Srq, Subtype};
 use ffi::{CBuffer, lock};
 
-use crate::lines::Line;
+use crate::dat_conf::ConfLine;
 use crate::types::Handle;
 
 /// Limits of the table: objects at the same time, uses of a slot before a handle value repeats, and slots that rest before
@@ -27,7 +27,7 @@ pub(crate) type EntryRef = ffi::ObjectRef<'static, Entry, CHUNKS, EACH, GENERATI
 /// An open adapter.
 pub(crate) struct IaObject {
     pub(crate) ia: Ia,
-    pub(crate) line: Line,
+    pub(crate) line: ConfLine,
     pub(crate) is_thread_safe: bool,
     pub(crate) async_evd: Handle,
     pub(crate) address: CBuffer,
@@ -88,7 +88,7 @@ pub(crate) fn insert(object: Object, ia: u64) -> Result<Handle> {
 }
 
 /// Creates a handle through which the registry finds the functions of this line.
-pub(crate) fn insert_with(object: Object, ia: u64, line: &Line) -> Result<Handle> {
+pub(crate) fn insert_with(object: Object, ia: u64, line: &ConfLine) -> Result<Handle> {
     let entry = Entry {
         object,
         ia: AtomicU64::new(ia),
@@ -184,7 +184,7 @@ pub(crate) fn optional<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines;
+    use crate::dat_conf;
 
     #[test]
     fn a_handle_is_of_one_sort_and_of_one_adapter() {
@@ -192,7 +192,7 @@ mod tests {
         let adapter = dapl::Adapter::new(device);
         let (ia, _) = dapl::Ia::open(&adapter, 0).expect("an adapter");
         // No adapter has this number as its handle, since it is odd.
-        let line = lines::add("test".to_owned(), false, "shm".to_owned(), || &());
+        let line = dat_conf::add("test".to_owned(), false, "shm".to_owned(), || &());
         let zone = Object::Pz(Pz::create(&ia).expect("a zone"));
         assert_eq!(insert(zone.clone(), 77).err(), Some(Error::handle(Subtype::HandleIa)));
         let handle = insert_with(zone, 77, &line).expect("room");

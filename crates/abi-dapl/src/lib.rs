@@ -15,14 +15,14 @@
 //! |---|---|
 //! | `types` | the standard's structures; a test checks them against the installed header |
 //! | `dat_return` | the return values of calls |
-//! | `lines` | the lines of dat.conf |
+//! | `dat_conf` | the lines of dat.conf |
 //! | `handles` | objects by handle |
 //! | `provider` | the table of functions, and its registration |
 //! | `calls` | the functions, by object |
 
 mod calls;
+mod dat_conf;
 mod dat_return;
 mod handles;
-mod lines;
 pub mod provider;
 pub mod types;

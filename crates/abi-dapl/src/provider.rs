@@ -6,8 +6,8 @@ use ffi::{Bytes, In, Out, SockAddr, Text};
 use host::real::remark;
 
 use crate::calls::{cno, ep, evd, ia, mem, sp, srq};
+use crate::dat_conf::{self, ConfLine};
 use crate::dat_return::dat_return;
-use crate::lines::{self, Line};
 use crate::types::{
     CnoParam, CrParam, EpAttr, EpParam, EvdParam, Event, Handle, IaAttr, LmrParam, ProviderAttr,
     ProviderInfo, ProxyAgent, PspParam, PzParam, RegionDescription, RmrParam, RspParam, SrqAttr, SrqParam,
@@ -147,7 +147,7 @@ pub extern "C" fn dat_provider_init(info: *const ProviderInfo, instance_data: Te
     dat_return(|| {
         let Some((name, is_thread_safe)) = name_of(info) else { return Ok(()) };
         let device = instance_data.get().unwrap_or_default().trim().trim_matches('"').to_owned();
-        let line = lines::add(name.clone(), is_thread_safe, device, || functions(name, is_thread_safe));
+        let line = dat_conf::add(name.clone(), is_thread_safe, device, || functions(name, is_thread_safe));
         call_registry(c"dat_registry_add_provider", &line, info);
         Ok(())
     });
@@ -166,7 +166,7 @@ fn functions(ia_name: String, is_thread_safe: bool) -> &'static Provider {
 #[unsafe(no_mangle)]
 pub extern "C" fn dat_provider_fini(info: *const ProviderInfo) {
     dat_return(|| {
-        let line = name_of(info).and_then(|(name, is_thread_safe)| lines::line(&name, is_thread_safe));
+        let line = name_of(info).and_then(|(name, is_thread_safe)| dat_conf::line(&name, is_thread_safe));
         if let Some(line) = line {
             call_registry(c"dat_registry_remove_provider", &line, info);
         }
@@ -182,7 +182,7 @@ fn name_of(info: *const ProviderInfo) -> Option<(String, bool)> {
 }
 
 /// Calls a function of the registry, which has loaded this library: it is looked up at run time, not linked.
-fn call_registry(function: &CStr, line: &Line, info: *const ProviderInfo) {
+fn call_registry(function: &CStr, line: &ConfLine, info: *const ProviderInfo) {
     // SAFETY: looking up a symbol changes nothing.
     let mut found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.as_ptr()) };
     if found.is_null() {

@@ -21,7 +21,7 @@ const BEFORE_FIRST: u16 = 49_151;
 /// The GIDs of the process that listens at `addr`, in the order of the port's table; `encodes_port` as
 /// [`pairing::Pairing::encodes_port`].
 pub(crate) fn gids(addr: SocketAddr, tag: u16, encodes_port: bool) -> Vec<ibv_gid> {
-    let by_number = encodes_port.then(|| of_ip(addr.ip()));
+    let by_number = encodes_port.then(|| gid_of_ip(addr.ip()));
     link_local(addr, tag).into_iter().chain(by_number).collect()
 }
 
@@ -37,7 +37,7 @@ fn link_local(addr: SocketAddr, tag: u16) -> Option<ibv_gid> {
 }
 
 /// The GID of an IP address as RoCE v2 cards have it and as librdmacm reports it for a connection: IPv4 is mapped (RFC 4291, 2.5.5.2).
-pub(crate) fn of_ip(ip: IpAddr) -> ibv_gid {
+pub(crate) fn gid_of_ip(ip: IpAddr) -> ibv_gid {
     let ip = match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
@@ -57,14 +57,14 @@ pub(crate) fn lid(addr: SocketAddr) -> u16 {
 
 /// The destination of an address vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum AhDestination {
     /// The process that listens at this address.
     Process(SocketAddr),
     /// A host: the queue pair number identifies the process.
     Host(IpAddr),
 }
 
-impl std::fmt::Display for Target {
+impl std::fmt::Display for AhDestination {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Process(addr) => addr.fmt(f),
@@ -73,12 +73,12 @@ impl std::fmt::Display for Target {
     }
 }
 
-impl Target {
+impl AhDestination {
     /// Decodes the destination of an address vector.
     ///
     /// # Errors
     /// [`Errno::INVAL`] if it is neither a GID nor a LID of ours.
-    pub(crate) fn of(vector: &ibv_ah_attr) -> Answer<Self> {
+    pub(crate) fn decode(vector: &ibv_ah_attr) -> Answer<Self> {
         if vector.is_global == 0 {
             let port =
                 vector.dlid.checked_add(BEFORE_FIRST).filter(|_| vector.dlid != 0).ok_or(Errno::INVAL)?;
@@ -110,13 +110,13 @@ impl Target {
 }
 
 /// A placeholder GID that reaches nothing: librdmacm fills it into the attributes of a queue pair that it connects itself.
-pub(crate) fn by_librdmacm() -> ibv_gid {
+pub(crate) fn placeholder_gid() -> ibv_gid {
     link_local(NOWHERE, 0).unwrap_or_default()
 }
 
 /// Whether an address vector holds the placeholder of a queue pair that librdmacm connects.
-pub(crate) fn is_by_librdmacm(vector: &ibv_ah_attr) -> bool {
-    Target::of(vector) == Ok(Target::Process(NOWHERE))
+pub(crate) fn is_placeholder(vector: &ibv_ah_attr) -> bool {
+    AhDestination::decode(vector) == Ok(AhDestination::Process(NOWHERE))
 }
 
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -135,8 +135,8 @@ mod tests {
     }
 
     /// The destination of a GID or a LID, with a queue pair number.
-    fn leads(gid: Option<ibv_gid>, dlid: u16, qp_num: u32) -> Answer<SocketAddr> {
-        Target::of(&vector(gid, dlid))?.process_of(qp_num)
+    fn resolve(gid: Option<ibv_gid>, dlid: u16, qp_num: u32) -> Answer<SocketAddr> {
+        AhDestination::decode(&vector(gid, dlid))?.process_of(qp_num)
     }
 
     fn addr(text: &str) -> SocketAddr {
@@ -151,21 +151,24 @@ mod tests {
         assert_eq!(found.len(), 2);
         // The number of the first queue pair of the process that listens at the first port.
         let first = 1 << 13;
-        assert!(found.iter().all(|gid| leads(Some(*gid), 0, first) == Ok(here)));
-        assert_eq!((leads(Some(found[0]), 0, 5), leads(Some(found[1]), 0, 5)), (Ok(here), Err(Errno::INVAL)));
+        assert!(found.iter().all(|gid| resolve(Some(*gid), 0, first) == Ok(here)));
+        assert_eq!(
+            (resolve(Some(found[0]), 0, 5), resolve(Some(found[1]), 0, 5)),
+            (Ok(here), Err(Errno::INVAL))
+        );
         assert_eq!(gids(here, 0x1234, false), [found[0]]);
         let six = addr("[fd00::1]:61440");
-        assert_eq!((gids(six, 0, true), gids(six, 0, false)), (vec![of_ip(six.ip())], vec![]));
-        assert_eq!(leads(Some(of_ip(six.ip())), 0, first), Ok(six));
+        assert_eq!((gids(six, 0, true), gids(six, 0, false)), (vec![gid_of_ip(six.ip())], vec![]));
+        assert_eq!(resolve(Some(gid_of_ip(six.ip())), 0, first), Ok(six));
         assert_eq!(lid(here), 0, "another host has the same ports");
         let here = addr("127.0.0.1:65535");
-        assert_eq!((lid(here), leads(None, lid(here), 5)), (16384, Ok(here)));
-        let multicast = of_ip("ff0e::ffff:e000:1".parse().expect("an address"));
+        assert_eq!((lid(here), resolve(None, lid(here), 5)), (16384, Ok(here)));
+        let multicast = gid_of_ip("ff0e::ffff:e000:1".parse().expect("an address"));
         for (gid, dlid) in [(None, 0), (None, u16::MAX), (Some(ibv_gid::default()), 1), (Some(multicast), 0)]
         {
-            assert_eq!(leads(gid, dlid, first), Err(Errno::INVAL));
+            assert_eq!(resolve(gid, dlid, first), Err(Errno::INVAL));
         }
-        assert!(is_by_librdmacm(&vector(Some(by_librdmacm()), 0)));
-        assert!(!is_by_librdmacm(&vector(Some(found[0]), 0)) && !is_by_librdmacm(&vector(None, 1)));
+        assert!(is_placeholder(&vector(Some(placeholder_gid()), 0)));
+        assert!(!is_placeholder(&vector(Some(found[0]), 0)) && !is_placeholder(&vector(None, 1)));
     }
 }

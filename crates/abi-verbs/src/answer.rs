@@ -113,7 +113,7 @@ pub(crate) fn completes<T: Copy>(
 ///
 /// # Errors
 /// [`Errno::AGAIN`] if the program has set the descriptor to nonblocking.
-pub(crate) fn until(fd: &OwnedFd) -> Answer<Option<RawFd>> {
+pub(crate) fn fd_to_wait_for(fd: &OwnedFd) -> Answer<Option<RawFd>> {
     let is_patient = !fcntl_getfl(fd)?.contains(OFlags::NONBLOCK);
     if is_patient { Ok(Some(fd.as_raw_fd())) } else { Err(Errno::AGAIN) }
 }
@@ -127,23 +127,23 @@ fn await_readable(fd: RawFd) -> Answer {
 }
 
 /// The null value of a pointer type.
-pub(crate) trait Nothing {
-    const NOTHING: Self;
+pub(crate) trait NullValue {
+    const NULL_VALUE: Self;
 }
 
-impl<T> Nothing for *mut T {
-    const NOTHING: Self = std::ptr::null_mut();
+impl<T> NullValue for *mut T {
+    const NULL_VALUE: Self = std::ptr::null_mut();
 }
 
-impl<T> Nothing for *const T {
-    const NOTHING: Self = std::ptr::null();
+impl<T> NullValue for *const T {
+    const NULL_VALUE: Self = std::ptr::null();
 }
 
 /// For a function that returns a pointer, or NULL with errno set.
-pub(crate) fn pointer<T: Nothing>(body: impl FnOnce() -> Answer<T>) -> T {
+pub(crate) fn pointer<T: NullValue>(body: impl FnOnce() -> Answer<T>) -> T {
     run(body).unwrap_or_else(|why| {
         why.leave();
-        T::NOTHING
+        T::NULL_VALUE
     })
 }
 

@@ -12,12 +12,12 @@ use verbs::host::Time;
 use verbs::host::real::remark;
 use verbs::pairing::{PORTS, Pairing};
 
-use crate::address::{self, Target};
+use crate::address::{self, AhDestination};
 use crate::answer::Answer;
-use crate::discovery::device::{self, Kind};
+use crate::discovery::device::{self, DeviceKind};
 use crate::discovery::interface;
 use crate::errno::Errno;
-use crate::objects::{CmId, Engine, Later};
+use crate::objects::{CmId, DelayedTask, Engine};
 use crate::slab::Handle;
 use crate::ud::Datagrams;
 
@@ -56,15 +56,15 @@ impl Engine {
     /// The destination of an address vector, as seen from this device.
     ///
     /// # Errors
-    /// As [`Target::of`] and [`Engine::source`]; [`Errno::INVAL`] for an address of the other family; `ENETUNREACH` for another host's
+    /// As [`AhDestination::decode`] and [`Engine::source`]; [`Errno::INVAL`] for an address of the other family; `ENETUNREACH` for another host's
     /// address on a device that reaches only this host, which is also reported on standard error.
-    pub(crate) fn target(&self, vector: &ibv_ah_attr) -> Answer<Target> {
+    pub(crate) fn target(&self, vector: &ibv_ah_attr) -> Answer<AhDestination> {
         self.source(vector)?;
         let own = self.pairing.addr().ip();
-        match Target::of(vector)? {
-            Target::Host(ip) if ip.is_ipv4() != own.is_ipv4() => Err(Errno::INVAL),
-            Target::Host(ip) if self.is_local => {
-                if !ip.is_loopback() && interface::of(Some(ip)).is_none() {
+        match AhDestination::decode(vector)? {
+            AhDestination::Host(ip) if ip.is_ipv4() != own.is_ipv4() => Err(Errno::INVAL),
+            AhDestination::Host(ip) if self.is_local => {
+                if !ip.is_loopback() && interface::name_of(Some(ip)).is_none() {
                     remark(format_args!(
                         "{} reaches this host alone, and {ip} is none of its addresses: name a device that reaches it, as by \
                          nicety run --device iwarp@ADDRESS",
@@ -72,7 +72,7 @@ impl Engine {
                     ));
                     return Err(Errno(libc::ENETUNREACH));
                 }
-                Ok(Target::Host(own))
+                Ok(AhDestination::Host(own))
             }
             target => Ok(target),
         }
@@ -81,7 +81,7 @@ impl Engine {
     /// The listening address of the process that an address vector and a queue pair number identify.
     ///
     /// # Errors
-    /// As [`Engine::target`] and [`Target::process_of`]; the latter is also reported on standard error.
+    /// As [`Engine::target`] and [`AhDestination::process_of`]; the latter is also reported on standard error.
     pub(crate) fn process_of(&self, vector: &ibv_ah_attr, qp_num: u32) -> Answer<SocketAddr> {
         let target = self.target(vector)?;
         target.process_of(qp_num).inspect_err(|_| {
@@ -114,7 +114,7 @@ impl Engine {
     }
 
     /// Schedules a task of an identifier. Callers hold the lock of the objects, so that no task runs after the identifier is destroyed.
-    pub(crate) fn do_later(&self, at: Time, id: Handle<CmId>, what: Later) {
+    pub(crate) fn schedule(&self, at: Time, id: Handle<CmId>, what: DelayedTask) {
         lock(&self.later).push((at, id, what));
         self.plan();
     }
@@ -148,7 +148,7 @@ pub(crate) fn gids_before(name: &str) -> Vec<ibv_gid> {
 
 /// A device shown as an RNIC has only the first entry, as real RNICs do.
 fn shown(mut gids: Vec<ibv_gid>) -> Vec<ibv_gid> {
-    gids.truncate(if device::kind() == Kind::Rnic { 1 } else { usize::MAX });
+    gids.truncate(if device::device_kind() == DeviceKind::Rnic { 1 } else { usize::MAX });
     gids
 }
 

@@ -54,7 +54,7 @@ macro_rules! define {
         extern "C" fn $name($($argument: $kind),*) -> c_int { answer::waits(|| $call) }
     };
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] completes) => {
-        extern "C" fn $name($($argument: $kind),*) -> c_int { answer::completes(|| $call, sync::look) }
+        extern "C" fn $name($($argument: $kind),*) -> c_int { answer::completes(|| $call, sync::poll_event) }
     };
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] long) => {
         extern "C" fn $name($($argument: $kind),*) -> isize { answer::minus(|| $call) as isize }

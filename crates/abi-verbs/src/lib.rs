@@ -22,7 +22,7 @@
 //! | `qp` | queue pairs |
 //! | `requests` | the data path |
 //! | `ud` | datagrams |
-//! | `mailbox` | queues of events that a program has not taken |
+//! | `event_queue` | queues of events that a program has not taken |
 //! | `text` | names and rates |
 //! | `cm` | librdmacm |
 
@@ -32,8 +32,8 @@ mod cm;
 mod discovery;
 mod engine;
 mod errno;
+mod event_queue;
 mod exports;
-mod mailbox;
 mod objects;
 mod qp;
 mod requests;

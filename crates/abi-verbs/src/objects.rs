@@ -18,19 +18,19 @@ use verbs::{BoundAddr, Cm, ConnInfo, ConnParam, ConnectRequest, Listener, SrqIni
 use crate::answer::Answer;
 use crate::cm::service::Service;
 use crate::discovery::device::Device;
-use crate::mailbox::Mailbox;
-use crate::qp::life::{Life, Lives};
-use crate::qp::parting::Late;
+use crate::event_queue::EventQueue;
+use crate::qp::device_qp::{CurrentDeviceQp, DeviceQp};
+use crate::qp::disconnect_hold::DelayedCompletions;
 use crate::slab::{Handle, Held, Object, Slab};
 use crate::ud::Datagrams;
-use crate::usage::{Acks, Users};
+use crate::usage::{EventAcks, UseCount};
 
 /// A device opened by a program.
 pub(crate) struct Context {
     pub(crate) engine: Arc<Engine>,
     pub(crate) device: Handle<Device>,
     /// Asynchronous events that the program has not taken.
-    pub(crate) events: Mailbox<Event>,
+    pub(crate) events: EventQueue<Event>,
 }
 
 impl Object for Context {
@@ -52,7 +52,7 @@ impl Context {
 
 /// An asynchronous event of a queue pair.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum QpEvent {
+pub(crate) enum AsyncQpEvent {
     QpAccessError,
     QpFatal,
     LastWqeReached,
@@ -61,7 +61,7 @@ pub(crate) enum QpEvent {
 /// An asynchronous event that the program has not taken yet.
 pub(crate) enum Event {
     Cq(Handle<Cq>),
-    Qp(Handle<Qp>, QpEvent),
+    Qp(Handle<Qp>, AsyncQpEvent),
     Srq(Handle<Srq>),
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Engine {
     /// Opened for the first UD queue pair.
     pub(crate) datagrams: Mutex<Option<Arc<Datagrams>>>,
     /// Scheduled tasks of identifiers.
-    pub(crate) later: Mutex<Vec<(Time, Handle<CmId>, Later)>>,
+    pub(crate) later: Mutex<Vec<(Time, Handle<CmId>, DelayedTask)>>,
     /// Whether any shared receive queue has or had a limit that the thread must poll for.
     pub(crate) has_limits: AtomicBool,
     /// Counts additions to `later` and to the limits; `planned` wakes the thread after each.
@@ -93,7 +93,7 @@ pub(crate) struct Objects {
     /// By the program's queue pair numbers, which completions carry.
     pub(crate) qps: HashMap<u32, Handle<Qp>>,
     /// By the device's queue pair numbers, which events carry.
-    pub(crate) lives: HashMap<u32, Handle<Qp>>,
+    pub(crate) qps_by_device_number: HashMap<u32, Handle<Qp>>,
     pub(crate) cqs: HashMap<u32, Handle<Cq>>,
     pub(crate) srqs: HashMap<u32, Handle<Srq>>,
     /// Identifiers of librdmacm by queue pair number.
@@ -105,7 +105,7 @@ pub(crate) struct Objects {
 impl Objects {
     /// The queue pair whose device number an event carries.
     pub(crate) fn of_event(&self, number: u32) -> Option<Held<Qp>> {
-        self.lives.get(&number)?.look().ok()
+        self.qps_by_device_number.get(&number)?.lookup().ok()
     }
 }
 
@@ -113,7 +113,7 @@ impl Objects {
 pub(crate) struct Pd {
     pub(crate) pd: verbs::Pd,
     pub(crate) context: Handle<Context>,
-    pub(crate) users: Users,
+    pub(crate) users: UseCount,
 }
 
 impl Object for Pd {
@@ -138,7 +138,7 @@ pub(crate) struct Channel {
     pub(crate) fd: OwnedFd,
     /// Its completion queues, by the device's numbers.
     pub(crate) cqs: Mutex<HashMap<u32, Handle<Cq>>>,
-    pub(crate) users: Users,
+    pub(crate) users: UseCount,
 }
 
 impl Object for Channel {
@@ -155,12 +155,12 @@ pub(crate) struct Cq {
     pub(crate) cq: verbs::Cq,
     pub(crate) context: Handle<Context>,
     pub(crate) channel: Option<Held<Channel>>,
-    pub(crate) users: Users,
+    pub(crate) users: UseCount,
     /// Completion notifications, counted until the program acknowledges them.
-    pub(crate) notified: Acks,
+    pub(crate) notified: EventAcks,
     /// Asynchronous events, likewise.
-    pub(crate) events: Acks,
-    pub(crate) late: Late,
+    pub(crate) events: EventAcks,
+    pub(crate) late: DelayedCompletions,
     /// Set when UD queue pairs complete here; each poll of the queue then moves datagrams.
     pub(crate) datagrams: OnceLock<Arc<Datagrams>>,
     /// The completion that `ibv_start_poll(3)` or `ibv_next_poll(3)` took last, and the sender's queue pair number.
@@ -183,8 +183,8 @@ pub(crate) struct Srq {
     pub(crate) context: Handle<Context>,
     pub(crate) pd: Held<Pd>,
     pub(crate) init: SrqInit,
-    pub(crate) users: Users,
-    pub(crate) events: Acks,
+    pub(crate) users: UseCount,
+    pub(crate) events: EventAcks,
 }
 
 impl Object for Srq {
@@ -208,7 +208,7 @@ impl Default for Settings {
 
 /// A queue pair.
 pub(crate) struct Qp {
-    pub(crate) lives: Lives,
+    pub(crate) current: CurrentDeviceQp,
     pub(crate) context: Handle<Context>,
     pub(crate) pd: Held<Pd>,
     pub(crate) send_cq: Held<Cq>,
@@ -218,7 +218,7 @@ pub(crate) struct Qp {
     pub(crate) state: AtomicI32,
     pub(crate) settings: Mutex<Settings>,
     pub(crate) init: ibv_qp_init_attr,
-    pub(crate) events: Acks,
+    pub(crate) events: EventAcks,
     /// Whether the builder calls (`ibv_wr_start(3)`) are enabled.
     pub(crate) has_calls: bool,
 }
@@ -239,13 +239,13 @@ impl Object for Qp {
 
 impl Qp {
     #[inline]
-    pub(crate) fn life(&self) -> &Life {
-        self.lives.present()
+    pub(crate) fn device_qp(&self) -> &DeviceQp {
+        self.current.get()
     }
 
     #[inline]
     pub(crate) fn verbs(&self) -> &verbs::Qp {
-        &self.life().qp
+        &self.device_qp().qp
     }
 
     /// Whether this is a UD queue pair.
@@ -260,21 +260,22 @@ impl Qp {
 
     /// The connection is established: posts the requests that have waited, and lets later ones pass.
     pub(crate) fn established(&self) {
-        let life = self.life();
-        life.gate.open(&life.qp);
+        let device_qp = self.device_qp();
+        device_qp.gate.open(&device_qp.qp);
     }
 
     /// The connection has failed: current and later requests are flushed.
     pub(crate) fn failed(&self) {
-        let life = self.life();
-        life.qp.to_error();
-        life.gate.open(&life.qp);
+        let device_qp = self.device_qp();
+        device_qp.qp.to_error();
+        device_qp.gate.open(&device_qp.qp);
     }
 
     /// Its current state, as a number of `enum ibv_qp_state`.
     pub(crate) fn state_now(&self) -> u32 {
-        let life = self.life();
-        let is_dead = life.qp.state() == verbs::QpState::Error && !life.parting.is_unaware();
+        let device_qp = self.device_qp();
+        let is_dead =
+            device_qp.qp.state() == verbs::QpState::Error && !device_qp.disconnect_hold.is_unaware();
         if is_dead { n::IBV_QPS_ERR } else { self.state.load(Ordering::Relaxed).cast_unsigned() }
     }
 }
@@ -283,7 +284,7 @@ impl Qp {
 pub(crate) struct CmId {
     pub(crate) state: Mutex<State>,
     /// Events that the program has not acknowledged.
-    pub(crate) events: Acks,
+    pub(crate) events: EventAcks,
 }
 
 /// The state of an identifier. Lock order: the engine's locks, this lock, the channel's lock.
@@ -306,30 +307,30 @@ pub(crate) struct State {
     pub(crate) rnr_retry: Option<u8>,
     /// The queue pair that `rdma_create_qp` made for it.
     pub(crate) qp: Handle<Qp>,
-    pub(crate) phase: Phase,
+    pub(crate) phase: CmPhase,
     /// The program has disconnected.
     pub(crate) is_leaving: bool,
     /// The local end of the connection, also while connecting.
-    pub(crate) end: End,
+    pub(crate) end: LocalEnd,
     /// The connection attempt, until it is answered.
-    pub(crate) attempt: Option<Attempt>,
+    pub(crate) attempt: Option<ConnectAttempt>,
     /// The address that it reserves, on each device.
-    pub(crate) ports: Vec<Reserved>,
+    pub(crate) ports: Vec<ReservedPort>,
     /// The path record that C sees.
     pub(crate) path: Option<Box<ibv_sa_path_rec>>,
     /// Connect requests that arrived before the program listens.
-    pub(crate) early: Option<Vec<News>>,
+    pub(crate) early: Option<Vec<PendingCmEvent>>,
     /// For a listener: the limit on unanswered requests.
     pub(crate) backlog: Backlog,
     /// The connect request from which it was created, until the program answers.
-    pub(crate) request: Option<Asked>,
+    pub(crate) request: Option<UnansweredRequest>,
     /// For a listener: the template of queue pairs for its requests.
-    pub(crate) template: Option<Template>,
+    pub(crate) template: Option<QpTemplate>,
 }
 
 /// The stage of an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum CmPhase {
     Idle,
     /// It has an address.
     Bound,
@@ -343,11 +344,11 @@ pub(crate) enum Phase {
     /// This side has accepted; the peer has to confirm.
     Accepting,
     Connected,
-    Over,
+    Closed,
 }
 
 /// The local end of a connection.
-pub(crate) enum End {
+pub(crate) enum LocalEnd {
     None,
     Qp(Handle<Qp>),
     /// The connection has no queue pair of the program.
@@ -369,17 +370,17 @@ impl State {
     /// # Errors
     /// [`crate::errno::Errno::INVAL`] if no device has been found yet.
     pub(crate) fn engine(&self) -> Answer<Arc<Engine>> {
-        Ok(self.context.look()?.engine.clone())
+        Ok(self.context.lookup()?.engine.clone())
     }
 }
 
 /// An event channel.
 pub(crate) struct EventChannel {
-    pub(crate) news: Mailbox<News>,
+    pub(crate) events: EventQueue<PendingCmEvent>,
 }
 
 /// An event of librdmacm that the program has not taken yet.
-pub(crate) struct News {
+pub(crate) struct PendingCmEvent {
     /// The identifier that it concerns: the listener, for a connect request.
     pub(crate) id: Handle<CmId>,
     pub(crate) kind: u32,
@@ -395,12 +396,12 @@ pub(crate) struct News {
 
 /// A connect request, and the context of the device that received it.
 pub(crate) struct Request {
-    pub(crate) asked: Asked,
+    pub(crate) asked: UnansweredRequest,
     pub(crate) context: Handle<Context>,
 }
 
 /// An unanswered connect request, with its place in the listener's [`Backlog`].
-pub(crate) struct Asked {
+pub(crate) struct UnansweredRequest {
     pub(crate) request: ConnectRequest,
     pub(crate) _place: Arc<()>,
 }
@@ -426,7 +427,7 @@ impl Backlog {
     }
 }
 
-impl News {
+impl PendingCmEvent {
     /// An event of this kind, without data.
     pub(crate) fn new(id: Handle<CmId>, kind: u32, status: c_int) -> Self {
         Self { id, kind, status, private_data: Vec::new(), info: None, service: None, request: None }
@@ -444,7 +445,7 @@ impl Object for EventChannel {
 
 /// The parameters of queue pairs for a listener's requests.
 #[derive(Clone, Copy)]
-pub(crate) struct Template {
+pub(crate) struct QpTemplate {
     pub(crate) pd: Handle<Pd>,
     pub(crate) send_cq: Handle<Cq>,
     pub(crate) recv_cq: Handle<Cq>,
@@ -454,7 +455,7 @@ pub(crate) struct Template {
 }
 
 /// An address that an identifier reserves on a device.
-pub(crate) struct Reserved {
+pub(crate) struct ReservedPort {
     /// The device's index in the list.
     pub(crate) device: usize,
     /// The listener, until the identifier connects from this address.
@@ -465,14 +466,14 @@ pub(crate) struct Reserved {
 
 /// A connection attempt, retried for a while when nobody listens yet. Programs agree out of band which side listens. On a card,
 /// resolving takes longer than starting to listen; here it takes no time, so a program may connect too early.
-pub(crate) struct Attempt {
+pub(crate) struct ConnectAttempt {
     pub(crate) addr: SocketAddr,
     pub(crate) param: ConnParam,
     pub(crate) until: Time,
 }
 
 /// A scheduled task of an identifier.
-pub(crate) enum Later {
+pub(crate) enum DelayedTask {
     /// Try to connect again.
     Connect,
     /// Report the end of the connection when the program has polled earlier completions, or at this time.

@@ -22,7 +22,7 @@ use std::sync::{Mutex, OnceLock};
 use ffi::lock;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use crate::answer::{Answer, Nothing};
+use crate::answer::{Answer, NullValue};
 use crate::errno::Errno;
 
 /// An object type stored in a slab.
@@ -109,7 +109,7 @@ impl<T: Object> Slab<T> {
     }
 
     #[inline]
-    fn look(&self, handle: Handle<T>) -> Option<Held<T>> {
+    fn lookup(&self, handle: Handle<T>) -> Option<Held<T>> {
         let first = self.places.get()?.as_ptr();
         let offset = handle.0.addr().wrapping_sub(first.addr()).wrapping_sub(T::HANDLE_AT);
         let at = offset / size_of::<SlabCell<T>>();
@@ -170,13 +170,13 @@ impl<T: Object> Handle<T> {
 
     /// A handle from a pointer that a program has passed, or stored in a structure.
     #[inline]
-    pub(crate) fn of<C>(address: *mut C) -> Self {
+    pub(crate) fn from_ptr<C>(address: *mut C) -> Self {
         Self(address.cast(), PhantomData)
     }
 
     /// A handle from the address of a program's output parameter.
-    pub(crate) fn at(address: usize) -> Self {
-        Self::of(std::ptr::with_exposed_provenance_mut::<c_void>(address))
+    pub(crate) fn from_addr(address: usize) -> Self {
+        Self::from_ptr(std::ptr::with_exposed_provenance_mut::<c_void>(address))
     }
 
     /// The address, as a pointer of a field's declared type.
@@ -193,21 +193,21 @@ impl<T: Object> Handle<T> {
     /// # Errors
     /// [`Errno::INVAL`] otherwise.
     #[inline]
-    pub(crate) fn look(self) -> Result<Held<T>, Errno> {
-        T::slab().look(self).ok_or(Errno::INVAL)
+    pub(crate) fn lookup(self) -> Result<Held<T>, Errno> {
+        T::slab().lookup(self).ok_or(Errno::INVAL)
     }
 
     /// The object, or `None` for NULL.
     ///
     /// # Errors
-    /// As [`Handle::look`], for any other address.
-    pub(crate) fn look_if_any(self) -> Result<Option<Held<T>>, Errno> {
-        if self.is_null() { Ok(None) } else { self.look().map(Some) }
+    /// As [`Handle::lookup`], for any other address.
+    pub(crate) fn lookup_optional(self) -> Result<Option<Held<T>>, Errno> {
+        if self.is_null() { Ok(None) } else { self.lookup().map(Some) }
     }
 }
 
-impl<T: Object> Nothing for Handle<T> {
-    const NOTHING: Self = Self::NULL;
+impl<T: Object> NullValue for Handle<T> {
+    const NULL_VALUE: Self = Self::NULL;
 }
 
 /// An object that was alive when it was looked up.
@@ -241,12 +241,12 @@ impl<T: Object> Deref for Held<T> {
 impl<T: Object> Held<T> {
     /// Its address, as programs hold it.
     pub(crate) fn handle(self) -> Handle<T> {
-        Handle::of(self.place.c.get().cast::<u8>().wrapping_add(T::HANDLE_AT))
+        Handle::from_ptr(self.place.c.get().cast::<u8>().wrapping_add(T::HANDLE_AT))
     }
 
     /// A copy of the part that C sees.
     #[inline]
-    pub(crate) fn seen(self) -> T::C {
+    pub(crate) fn c_part(self) -> T::C {
         // SAFETY: written before the object became alive. Programs change fields between calls, not during a call that uses the fields.
         // Test: as above.
         unsafe { (*self.place.c.get()).assume_init_read() }
@@ -254,7 +254,7 @@ impl<T: Object> Held<T> {
 
     /// Changes the part that C sees.
     #[inline]
-    pub(crate) fn show(self, change: impl FnOnce(&mut T::C)) {
+    pub(crate) fn update_c(self, change: impl FnOnce(&mut T::C)) {
         // SAFETY: as in `seen`; a call changes only fields that belong to the library. Test: as above.
         change(unsafe { (*self.place.c.get()).assume_init_mut() });
     }
@@ -297,21 +297,21 @@ mod tests {
     #[test]
     fn an_object_is_found_until_it_is_removed() {
         let slab = Thing::slab();
-        assert!(Handle::<Thing>::NULL.look().is_err());
+        assert!(Handle::<Thing>::NULL.lookup().is_err());
         let insert = |value| slab.insert([1, 2, 3], Thing(Box::new(value)));
         let handle = insert(7).expect("room");
-        let held = handle.look().expect("alive");
-        assert_eq!((*held.0, held.seen()), (7, [1, 2, 3]));
-        held.show(|c| c[1] = 5);
-        assert_eq!(held.seen(), [1, 5, 3]);
+        let held = handle.lookup().expect("alive");
+        assert_eq!((*held.0, held.c_part()), (7, [1, 2, 3]));
+        held.update_c(|c| c[1] = 5);
+        assert_eq!(held.c_part(), [1, 5, 3]);
         assert!(held.handle() == handle);
         for wrong in [1, 8, size_of::<SlabCell<Thing>>(), usize::MAX, 1 << 40] {
-            let foreign = Handle::<Thing>::of(handle.cast::<u8>().wrapping_add(wrong));
-            assert!(foreign.look().is_err(), "{wrong}");
+            let foreign = Handle::<Thing>::from_ptr(handle.cast::<u8>().wrapping_add(wrong));
+            assert!(foreign.lookup().is_err(), "{wrong}");
         }
         assert_eq!(held.remove().map(|thing| *thing.0), Ok(7));
         assert_eq!(ENDED.load(Ordering::Relaxed), 1);
-        assert!(handle.look().is_err() && held.remove().is_err());
+        assert!(handle.lookup().is_err() && held.remove().is_err());
         // A freed place is not reused immediately, and the number of places is limited.
         let all: Vec<_> = (0..300).map(|value| insert(value).expect("room")).collect();
         assert!(all[..RESTING].iter().all(|other| *other != handle) && all.contains(&handle));

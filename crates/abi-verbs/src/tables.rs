@@ -100,23 +100,23 @@ extern "C" fn no_binding() -> c_int {
 // Each argument is validated as in the exported functions.
 
 extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, wcs: *mut ibv_wc) -> c_int {
-    poll::poll(Handle::of(cq), count, wcs)
+    poll::poll(Handle::from_ptr(cq), count, wcs)
 }
 
 extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    answer::errno(|| cq::req_notify(Handle::of(cq), solicited_only != 0))
+    answer::errno(|| cq::req_notify(Handle::from_ptr(cq), solicited_only != 0))
 }
 
 extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
-    answer::errno(|| post::send(Handle::of(qp), wr, bad))
+    answer::errno(|| post::send(Handle::from_ptr(qp), wr, bad))
 }
 
 extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
-    answer::errno(|| post::recv(Handle::of(qp), wr, bad))
+    answer::errno(|| post::recv(Handle::from_ptr(qp), wr, bad))
 }
 
 extern "C" fn post_srq_recv(srq: *mut ibv_srq, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
-    answer::errno(|| post::srq_recv(Handle::of(srq), wr, bad))
+    answer::errno(|| post::srq_recv(Handle::from_ptr(srq), wr, bad))
 }
 
 extern "C" fn query_port(
@@ -125,7 +125,7 @@ extern "C" fn query_port(
     attr: *mut ibv_port_attr,
     size: usize,
 ) -> c_int {
-    answer::errno(|| port::query(Handle::of(context), port, attr.cast(), size))
+    answer::errno(|| port::query(Handle::from_ptr(context), port, attr.cast(), size))
 }
 
 extern "C" fn query_device_ex(
@@ -134,31 +134,31 @@ extern "C" fn query_device_ex(
     attr: *mut ibv_device_attr_ex,
     size: usize,
 ) -> c_int {
-    answer::errno(|| port::query_device_ex(Handle::of(context), attr.cast(), size))
+    answer::errno(|| port::query_device_ex(Handle::from_ptr(context), attr.cast(), size))
 }
 
 extern "C" fn create_cq_ex(context: *mut ibv_context, init: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex {
-    answer::pointer(|| cq::create_ex(Handle::of(context), input(init)).map(Handle::cast))
+    answer::pointer(|| cq::create_ex(Handle::from_ptr(context), input(init)).map(Handle::cast))
 }
 
 extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
-    answer::pointer(|| queue_pair::create_ex(Handle::of(context), output(init)).map(Handle::cast))
+    answer::pointer(|| queue_pair::create_ex(Handle::from_ptr(context), output(init)).map(Handle::cast))
 }
 
 extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
-    answer::errno(|| srq::number(Handle::of(srq), output(number)))
+    answer::errno(|| srq::number(Handle::from_ptr(srq), output(number)))
 }
 
 extern "C" fn create_srq_ex(context: *mut ibv_context, init: *mut ibv_srq_init_attr_ex) -> *mut ibv_srq {
-    answer::pointer(|| srq::create_ex(Handle::of(context), output(init)).map(Handle::cast))
+    answer::pointer(|| srq::create_ex(Handle::from_ptr(context), output(init)).map(Handle::cast))
 }
 
 extern "C" fn alloc_dm(context: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) -> *mut ibv_dm {
-    answer::pointer(|| dm::alloc(Handle::of(context), input(attr)).map(Handle::cast))
+    answer::pointer(|| dm::alloc(Handle::from_ptr(context), input(attr)).map(Handle::cast))
 }
 
 extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
-    answer::errno(|| dm::free(Handle::of(dm)))
+    answer::errno(|| dm::free(Handle::from_ptr(dm)))
 }
 
 extern "C" fn reg_dm_mr(
@@ -168,7 +168,9 @@ extern "C" fn reg_dm_mr(
     len: usize,
     access: c_uint,
 ) -> *mut ibv_mr {
-    answer::pointer(|| dm::register(Handle::of(pd), Handle::of(dm), offset, len, access).map(Handle::cast))
+    answer::pointer(|| {
+        dm::register(Handle::from_ptr(pd), Handle::from_ptr(dm), offset, len, access).map(Handle::cast)
+    })
 }
 
 fn input<T: Copy>(place: *mut T) -> In<T> {

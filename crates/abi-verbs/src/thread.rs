@@ -15,7 +15,7 @@ use verbs::{AsyncEvent, CmEvent};
 use crate::answer::Answer;
 use crate::cm::{attempt, outcome};
 use crate::engine::{ENGINES, gids, own_ip};
-use crate::objects::{CmId, Engine, Later, Objects, Qp, QpEvent};
+use crate::objects::{AsyncQpEvent, CmId, DelayedTask, Engine, Objects, Qp};
 use crate::qp::parted;
 use crate::resources::event;
 use crate::slab::Held;
@@ -24,7 +24,7 @@ use crate::slab::Held;
 ///
 /// # Errors
 /// As [`fabric::open`]; the error is also reported on standard error.
-pub(crate) fn of(name: &str) -> Answer<Arc<Engine>> {
+pub(crate) fn engine_of(name: &str) -> Answer<Arc<Engine>> {
     let own = std::process::id();
     let mut engines = lock(&ENGINES);
     if let Some((.., engine)) = engines.iter().find(|(pid, known, _)| *pid == own && known == name) {
@@ -96,11 +96,11 @@ fn go_on(engine: &Engine) {
     let mut objects = lock(&engine.objects);
     let due: Vec<_> = lock(&engine.later).extract_if(.., |(at, ..)| *at <= now).collect();
     for (_, id, later) in due {
-        let Ok(held) = id.look() else { continue };
+        let Ok(held) = id.lookup() else { continue };
         match later {
-            Later::Connect => attempt::again(engine, &mut objects, id),
-            Later::End(until) => outcome::ended(engine, held, until),
-            Later::TimeWait => outcome::time_wait_is_over(held),
+            DelayedTask::Connect => attempt::retry(engine, &mut objects, id),
+            DelayedTask::End(until) => outcome::ended(engine, held, until),
+            DelayedTask::TimeWait => outcome::end_time_wait(held),
         }
     }
 }
@@ -141,14 +141,14 @@ fn on_connection(engine: &Engine, event: CmEvent) {
 
 /// Accepts with a paired queue pair of the program, or with a bridge.
 fn accept_pair(engine: &Engine, objects: &Objects, accept: Accept) {
-    let qp = objects.qps.get(&accept.qp_num).and_then(|qp| qp.look().ok());
+    let qp = objects.qps.get(&accept.qp_num).and_then(|qp| qp.lookup().ok());
     if let Some(qp) = qp {
         if engine.pairing.accept(qp.verbs(), accept).is_err() {
             qp.failed();
         }
     } else if let Some(bridge) = lock(&engine.datagrams).as_ref().and_then(|all| all.by_end(accept.qp_num)) {
         // If this fails, the program's queue pair gets an event that the connection has failed.
-        let _ = engine.pairing.accept(bridge.end(), accept);
+        let _ = engine.pairing.accept(bridge.far_qp(), accept);
     }
 }
 
@@ -157,7 +157,7 @@ fn accept_pair(engine: &Engine, objects: &Objects, accept: Accept) {
 fn notify(engine: &Engine, qp_num: u32, on_pair: impl FnOnce(&Qp), on_id: impl FnOnce(Held<CmId>)) {
     let objects = lock(&engine.objects);
     if let Some(id) = objects.ids.get(&qp_num) {
-        if let Ok(id) = id.look() {
+        if let Ok(id) = id.lookup() {
             on_id(id);
         }
     } else if let Some(qp) = objects.of_event(qp_num) {
@@ -170,17 +170,19 @@ fn notify(engine: &Engine, qp_num: u32, on_pair: impl FnOnce(&Qp), on_id: impl F
 fn on_event(engine: &Engine, event: &AsyncEvent) {
     let objects = lock(&engine.objects);
     match event {
-        AsyncEvent::CqError { cq } => objects.cqs.get(cq).into_iter().for_each(|cq| event::of_cq(*cq)),
+        AsyncEvent::CqError { cq } => {
+            objects.cqs.get(cq).into_iter().for_each(|cq| event::queue_cq_event(*cq))
+        }
         AsyncEvent::QpAccessError { qp_num } => {
             let qp = objects.of_event(*qp_num);
-            qp.into_iter().for_each(|qp| event::of_qp(qp.handle(), QpEvent::QpAccessError));
+            qp.into_iter().for_each(|qp| event::queue_qp_event(qp.handle(), AsyncQpEvent::QpAccessError));
         }
         AsyncEvent::QpFatal { qp_num, .. } => {
             let qp = objects.of_event(*qp_num);
-            qp.into_iter().for_each(|qp| event::of_qp(qp.handle(), QpEvent::QpFatal));
+            qp.into_iter().for_each(|qp| event::queue_qp_event(qp.handle(), AsyncQpEvent::QpFatal));
         }
         AsyncEvent::SrqLimitReached { srq } => {
-            objects.srqs.get(srq).into_iter().for_each(|srq| event::of_srq(*srq));
+            objects.srqs.get(srq).into_iter().for_each(|srq| event::queue_srq_event(*srq));
         }
         AsyncEvent::LastWqeReached { qp_num } => {
             objects.of_event(*qp_num).into_iter().for_each(parted::drained);

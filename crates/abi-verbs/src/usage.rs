@@ -9,9 +9,9 @@ use crate::errno::Errno;
 
 /// Counts the objects that use this one, which cannot be destroyed before them.
 #[derive(Default)]
-pub(crate) struct Users(AtomicU32);
+pub(crate) struct UseCount(AtomicU32);
 
-impl Users {
+impl UseCount {
     pub(crate) fn join(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -31,12 +31,12 @@ impl Users {
 
 /// Counts events that a program has taken and not acknowledged. Destroying an object waits for their acknowledgement.
 #[derive(Default)]
-pub(crate) struct Acks {
+pub(crate) struct EventAcks {
     open: AtomicU32,
     changed: EventCount,
 }
 
-impl Acks {
+impl EventAcks {
     pub(crate) fn deliver(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }

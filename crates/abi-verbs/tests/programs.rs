@@ -201,12 +201,12 @@ fn functions_found_by_dlsym_fill_their_structures() {
 }
 
 #[test]
-fn what_no_other_program_needs_is_gone_through_in_c() {
+fn rarely_used_calls_work_in_a_c_program() {
     run_c("every.c", "all gone through");
 }
 
 #[test]
-fn a_pair_in_c_does_what_others_leave_out() {
+fn connected_pair_in_c_uses_rare_features() {
     run_c("pair.c", "all done");
 }
 
@@ -356,7 +356,7 @@ fn a_server_whose_client_is_killed_ends() {
 
 /// If only one of the two libraries is ours, the other does not know its objects.
 #[test]
-fn a_program_with_half_of_the_library_is_told() {
+fn program_with_one_of_both_libraries_gets_an_error() {
     if !has("rping", "rdmacm-utils") {
         return;
     }
@@ -409,7 +409,7 @@ fn a_program_of_another_generation_is_refused() {
 
 /// An existing device that cannot be opened: the program gets an error, and a line on standard error gives the reason.
 #[test]
-fn what_cannot_be_opened_says_why() {
+fn device_that_cannot_be_opened_gives_the_reason() {
     if !has("ibv_devinfo", "ibverbs-utils") {
         return;
     }

@@ -47,7 +47,7 @@ fn states_are_known_and_what_is_partial_says_what_is_left_out() {
 
 /// Each supported function is called by a C test that checks its effect, not only passed invalid arguments.
 #[test]
-fn what_is_there_is_gone_through_in_c() {
+fn each_supported_function_is_called_by_a_c_test() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
     let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let files = files.filter(|path| !path.ends_with("nonsense.c") && !path.ends_with("hammer.c"));
@@ -91,7 +91,7 @@ fn exactly_the_tables_are_exported() {
 
 /// Goal: our library exports everything that a program linked with the installed libraries may need.
 #[test]
-fn nothing_of_the_installed_libraries_is_missing() {
+fn library_exports_all_symbols_of_the_installed_ones() {
     let folder = Path::new("/usr/lib/x86_64-linux-gnu");
     let Some(ours) = exported(&library()) else { return };
     for name in ["libibverbs.so.1", "librdmacm.so.1"].map(|name| folder.join(name)) {

@@ -19,9 +19,9 @@ use bench::launch::{now, since};
 /// Programs running at the same time.
 const AGENTS_MAX: usize = 64;
 /// Time for the programs to exit on their own when the server ends.
-const GRACE: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between two checks whether they have exited.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// All programs; dropping ends and reaps them.
 pub(super) struct Agents {
@@ -37,11 +37,11 @@ impl Agents {
     /// Starts a program for a client; or that client and why not.
     pub(super) fn add(&mut self, client: Client) -> Result<(), (Box<Client>, String)> {
         let Some(command) = &self.command else {
-            let why = "it starts no programs; it does with --allow-run, for those who have its token";
+            let why = "it starts no programs; start it with --allow-run and a token";
             return Err((Box::new(client), why.to_owned()));
         };
         if self.running.len() >= AGENTS_MAX {
-            let why = format!("it runs programs for {AGENTS_MAX} clients already; try again later");
+            let why = format!("it already runs programs for {AGENTS_MAX} clients; try again later");
             return Err((Box::new(client), why));
         }
         let peer = client.peer;
@@ -53,14 +53,14 @@ impl Agents {
         });
         match started {
             Ok(child) => self.running.push((peer, child)),
-            Err(why) => return Err((Box::new(client), format!("no process can be started: {why}"))),
+            Err(why) => return Err((Box::new(client), format!("it cannot start a process: {why}"))),
         }
         Ok(())
     }
 
     /// Reaps the programs that have exited, and returns how each ended.
-    pub(super) fn tend(&mut self) -> Vec<(SocketAddr, String)> {
-        let mut said = Vec::new();
+    pub(super) fn reap(&mut self) -> Vec<(SocketAddr, String)> {
+        let mut ended = Vec::new();
         self.running.retain_mut(|(peer, child)| {
             let how = match child.try_wait() {
                 Ok(None) => return true,
@@ -68,10 +68,10 @@ impl Agents {
                 Ok(Some(status)) => format!("the process that ran its programs {}", describe(status)),
                 Err(why) => format!("the process that ran its programs is lost: {why}"),
             };
-            said.push((*peer, how));
+            ended.push((*peer, how));
             false
         });
-        said
+        ended
     }
 }
 
@@ -82,9 +82,9 @@ impl Drop for Agents {
             let _ = kill_process(Pid::from_child(child), Signal::TERM);
         }
         let began = now();
-        while !self.running.is_empty() && since(began) < GRACE {
-            self.tend();
-            std::thread::sleep(LOOK);
+        while !self.running.is_empty() && since(began) < EXIT_TIMEOUT {
+            self.reap();
+            std::thread::sleep(CHECK_INTERVAL);
         }
         for (_, child) in &mut self.running {
             let _ = child.kill();
@@ -114,15 +114,15 @@ mod tests {
 
     fn ended(agents: &mut Agents) -> String {
         loop {
-            if let Some((_, how)) = agents.tend().pop() {
+            if let Some((_, how)) = agents.reap().pop() {
                 return how;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
     }
 
     #[test]
-    fn a_client_talks_to_the_program() {
+    fn program_uses_the_connection_as_its_streams() {
         let mut agents = Agents::new(Some(&shell("read line; echo heard $line; exit 3")));
         let (client, mut far) = client();
         assert!(agents.add(client).is_ok());
@@ -131,13 +131,13 @@ mod tests {
         far.write_all(b"it\n").expect("sent");
         assert!(ended(&mut agents).contains("status 3"));
         drop(agents);
-        let mut said = String::new();
-        far.read_to_string(&mut said).expect("text");
-        assert_eq!(said, "heard it\n");
+        let mut output = String::new();
+        far.read_to_string(&mut output).expect("text");
+        assert_eq!(output, "heard it\n");
     }
 
     #[test]
-    fn a_server_that_was_not_told_to_starts_nothing() {
+    fn server_without_allow_run_starts_no_program() {
         let (client, _far) = client();
         let (_, why) = Agents::new(None).add(client).expect_err("nothing to start");
         assert!(why.contains("--allow-run"), "{why}");
@@ -154,7 +154,7 @@ mod tests {
         }
         let (client, _far) = client();
         let (_, why) = agents.add(client).expect_err("one too many");
-        assert!(why.contains("for 64 clients already"), "{why}");
+        assert!(why.contains("already runs programs for 64 clients"), "{why}");
         let pids: Vec<Pid> = agents.running.iter().map(|(_, child)| Pid::from_child(child)).collect();
         drop(agents);
         assert!(pids.into_iter().all(|pid| rustix::process::test_kill_process(pid).is_err()));

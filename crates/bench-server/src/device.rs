@@ -11,15 +11,15 @@ pub(super) enum Refusal {
     #[error("{word} with a server that offers {offered}; use --device {own}", own = fabric::word(.offered))]
     Other { word: String, offered: String },
     /// Sides again, which the server's host does not have.
-    #[error("rails are the server's own: start it with --device rails(...), as many as here")]
+    #[error("rails without a server that has as many; start it with --device rails(...)")]
     Rails,
-    #[error("{word} with a server; it opens {served}", served = fabric::served().collect::<Vec<_>>().join(" and "))]
+    #[error("{word} with a server; use one of {served}", served = fabric::served().collect::<Vec<_>>().join(", "))]
     NotServed { word: String },
 }
 
 /// The device that a server opens for a client: `offered` if it is of the same kind, else what the client asked for,
 /// on any side: the side that the client named is its own. Nothing is opened or searched for here.
-pub(super) fn for_client(asked: &str, offered: Option<&str>) -> Result<String, Refusal> {
+pub(super) fn device_for_client(asked: &str, offered: Option<&str>) -> Result<String, Refusal> {
     let word = fabric::word(asked);
     match offered {
         _ if asked.len() > NAME_MAX => Err(Refusal::TooLong),
@@ -38,16 +38,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_keeps_to_its_own_side() {
-        let plain = |asked| for_client(asked, None).expect("any");
+    fn server_uses_its_own_addresses() {
+        let plain = |asked| device_for_client(asked, None).expect("any");
         assert_eq!(plain("iwarp@10.0.0.1(crc=on)"), "iwarp(crc=on)");
         assert_eq!(plain("iwarp@fd00::1"), "iwarp");
         assert_eq!(plain("shm(dm=1M)"), "shm(dm=1M)");
         let own = "iwarp@10.0.0.2(mpa=1)";
-        assert_eq!(for_client("iwarp", Some(own)).as_deref(), Ok(own));
-        assert_eq!(for_client("iwarp@10.0.0.1(crc=on)", Some(own)).as_deref(), Ok(own));
-        let why = for_client("shm", Some(own)).expect_err("another kind").to_string();
-        let rails = for_client("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)", None).expect_err("whose?").to_string();
+        assert_eq!(device_for_client("iwarp", Some(own)).as_deref(), Ok(own));
+        assert_eq!(device_for_client("iwarp@10.0.0.1(crc=on)", Some(own)).as_deref(), Ok(own));
+        let why = device_for_client("shm", Some(own)).expect_err("another kind").to_string();
+        let rails =
+            device_for_client("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)", None).expect_err("whose?").to_string();
         assert!(rails.contains("--device rails"), "{rails}");
         // A name that contains a file is refused for its kind, whether the file exists or not.
         for asked in [
@@ -57,10 +58,10 @@ mod tests {
             "rails (model:/x.toml,shm)",
             "/etc/passwd",
         ] {
-            let why = for_client(asked, None).expect_err(asked).to_string();
+            let why = device_for_client(asked, None).expect_err(asked).to_string();
             assert!(!why.contains("no such") && !why.contains("cannot be read"), "{why}");
         }
-        assert!(for_client(&"shm".repeat(200), None).is_err());
+        assert!(device_for_client(&"shm".repeat(200), None).is_err());
         assert!(why.contains("offers iwarp@10.0.0.2") && why.contains("--device iwarp"), "{why}");
     }
 }

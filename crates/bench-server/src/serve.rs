@@ -19,9 +19,9 @@ use super::device;
 use super::sessions::Sessions;
 
 /// Listen backlog: pending connections, as far as the system allows (net.core.somaxconn).
-const CROWD: i32 = 4096;
-/// Lines of the log in a second.
-const LINES_MAX: u32 = 20;
+const BACKLOG: i32 = 4096;
+/// Largest number of log lines in a second.
+const LINES_PER_SECOND_MAX: u32 = 20;
 
 /// Configuration of a server.
 #[derive(Clone, Debug)]
@@ -61,13 +61,13 @@ impl Serving {
 pub enum OpenServer {
     /// Other machines do.
     #[error(
-        "{0} is reached from other machines, and whoever reaches it could use this one; give both sides a token: \
+        "other machines can reach {0}, and could use this machine; give both sides a token: \
          `(umask 077; openssl rand -hex 16 >token)`, then --token-file token here and for `nicety bench --peer`"
     )]
     Listens(IpAddr),
     /// It runs their programs.
     #[error(
-        "whoever reaches it could run programs as this user; give both sides a token: \
+        "every client could run programs as this user; give both sides a token: \
          `(umask 077; openssl rand -hex 16 >token)`, then --token-file token here and for `nicety mpirun --via serve`"
     )]
     Runs,
@@ -99,48 +99,50 @@ pub fn serve_with(
     let listener = TcpListener::bind(listen).map_err(no)?;
     listener.set_nonblocking(true).map_err(no)?;
     // A large backlog serves a burst of connections: a client dropped here would retry only after a whole second.
-    rustix::net::listen(&listener, CROWD).map_err(|e| no(e.into()))?;
+    rustix::net::listen(&listener, BACKLOG).map_err(|e| no(e.into()))?;
     let addr = listener.local_addr().map_err(no)?;
     let mut log = Log { out: log, began: now(), lines: 0, lost: 0 };
-    log.say(&format!("listening at {addr}"));
+    log.write(&format!("listening at {addr}"));
     let (mut admission, mut sessions) = (Admission::new(serving.token.as_ref()), Sessions::new(command));
     let mut agents = Agents::new(serving.agent.as_ref());
     while !stop.load(Ordering::Relaxed) {
         admission.wait(&listener, sessions.watched());
-        admission.accept(&listener, &mut |why| log.say(why));
+        admission.accept(&listener, &mut |why| log.write(why));
         let (clients, refused) = admission.hear();
         for (peer, why) in refused {
-            log.say(&format!("{peer}: refused: {why}"));
+            log.write(&format!("{peer}: refused: {why}"));
         }
         for (client, wish) in clients {
             let peer = client.peer;
             let added = match wish {
                 Wish::Run => agents.add(client),
-                Wish::Measure(setup) => match device::for_client(&setup.device, serving.device.as_deref()) {
-                    Ok(device) => sessions.add(client, Setup { device, ..setup }),
-                    Err(why) => Err((Box::new(client), format!("cannot measure {why}"))),
-                },
+                Wish::Measure(setup) => {
+                    match device::device_for_client(&setup.device, serving.device.as_deref()) {
+                        Ok(device) => sessions.add(client, Setup { device, ..setup }),
+                        Err(why) => Err((Box::new(client), format!("cannot measure {why}"))),
+                    }
+                }
             };
             if let Err((client, why)) = added {
-                log.say(&format!("{peer}: refused: {why}"));
+                log.write(&format!("{peer}: refused: {why}"));
                 admission.refuse(*client, &why);
             }
         }
-        for (peer, what) in sessions.tend().into_iter().chain(agents.tend()) {
-            log.say(&format!("{peer}: {what}"));
+        for (peer, what) in sessions.handle_events().into_iter().chain(agents.reap()) {
+            log.write(&format!("{peer}: {what}"));
         }
     }
-    log.say("stopping");
+    log.write("stopping");
     Ok(())
 }
 
-/// What helps where an address cannot be had.
+/// The remedy if the server cannot listen on an address.
 fn remedy(why: std::io::ErrorKind) -> &'static str {
     use std::io::ErrorKind as K;
     match why {
-        K::AddrInUse => "is a server running already? Try another port",
-        K::AddrNotAvailable => "give an address of this machine, or 0.0.0.0 for all it has",
-        K::PermissionDenied => "ports below 1024 are the administrator's: give another",
+        K::AddrInUse => "a server may already be running; try another port",
+        K::AddrNotAvailable => "give an address of this host, or 0.0.0.0 for all of them",
+        K::PermissionDenied => "ports below 1024 need root; give another port",
         _ => "give another address or port",
     }
 }
@@ -154,15 +156,15 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    fn say(&mut self, text: &str) {
+    fn write(&mut self, text: &str) {
         if since(self.began) > Duration::from_secs(1) {
             if self.lost > 0 {
-                (self.out)(&format!("and {} more in a moment", self.lost));
+                (self.out)(&format!("{} more lines were suppressed", self.lost));
             }
             (self.began, self.lines, self.lost) = (now(), 0, 0);
         }
         self.lines += 1;
-        if self.lines > LINES_MAX {
+        if self.lines > LINES_PER_SECOND_MAX {
             self.lost += 1;
         } else {
             (self.out)(&plain::line(text));
@@ -181,17 +183,17 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_cannot_be_had_says_what_helps() {
+    fn unavailable_address_is_refused_with_a_remedy() {
         let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
         let why = refused(taken.local_addr().expect("bound"), None);
-        assert!(why.contains("running already"), "{why}");
+        assert!(why.contains("already be running"), "{why}");
         // TEST-NET-1 (RFC 5737) is no machine's.
         let why = refused(SocketAddr::from(([192, 0, 2, 1], 7471)), Token::random().ok());
-        assert!(!why.contains("running already") && why.contains("of this machine"), "{why}");
+        assert!(!why.contains("already be running") && why.contains("of this host"), "{why}");
     }
 
     #[test]
-    fn nobody_listens_to_a_network_without_a_token() {
+    fn network_address_without_token_is_refused() {
         for open in ["0.0.0.0:0", "192.0.2.1:0", "[::]:0", "[::ffff:10.0.0.1]:0"] {
             let why = refused(open.parse().expect("an address"), None);
             assert!(why.contains("--token-file") && why.contains("other machines"), "{open}: {why}");
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_runs_programs_for_all_of_this_machine() {
+    fn running_programs_without_token_is_refused() {
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let agent = Some(WorkerCommand { program: "/bin/true".into(), args: Vec::new() });
         let serving = Serving { listen, device: None, token: None, agent };
@@ -213,11 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_plain_and_has_an_end() {
+    fn log_is_escaped_and_limited() {
         let mut lines = Vec::new();
         let mut out = |line: &str| lines.push(line.to_owned());
         let mut log = Log { out: &mut out, began: now(), lines: 0, lost: 0 };
-        (0..1000).for_each(|_| log.say("\x1b[2J"));
+        (0..1000).for_each(|_| log.write("\x1b[2J"));
         assert!(lines.len() < 500 && lines.iter().all(|line| !line.contains('\x1b')), "{}", lines.len());
     }
 }

@@ -103,7 +103,7 @@ fn a_server_outlives_hostile_clients_and_serves_many() {
         });
     });
     // Clients that send no hello get no process; a mere hang-up is not logged.
-    assert_eq!(log.iter().filter(|l| l.contains("begins")).count(), 3, "{log:#?}");
+    assert_eq!(log.iter().filter(|l| l.contains("started")).count(), 3, "{log:#?}");
     assert_eq!(log.iter().filter(|l| l.contains("refused")).count(), 4, "{log:#?}");
     assert!(log.iter().filter(|l| l.contains("done")).count() >= 2, "{log:#?}");
 }

@@ -7,21 +7,21 @@ use std::sync::{Arc, Mutex, Weak};
 use host::Span;
 
 use crate::ia::IaInner;
-use crate::sync::{Use, lock};
+use crate::sync::{UseGuard, lock};
 use crate::{Error, ErrorKind, Ia, Label, Result, Subtype};
 
 /// A dispatcher, as seen by its notification object.
-pub(crate) trait Watched: Send + Sync {
+pub(crate) trait CnoMember: Send + Sync {
     /// Arms the device's queue if it is not armed, and queues the events that arrived before that; reports to the object if
     /// there are any.
-    fn watch(&self);
+    fn poll_and_arm(&self);
     /// Called when its report is taken: returns whether it still has events. From now on it reports again.
     fn take_report(&self) -> bool;
     /// The object no longer exists.
     fn forget_cno(&self);
 }
 
-type WeakWatched = Weak<dyn Watched>;
+type WeakCnoMember = Weak<dyn CnoMember>;
 
 /// A callback for a dispatcher of the object that has events, called with the dispatcher's label.
 pub type Agent = Box<dyn Fn(Label) + Send>;
@@ -32,10 +32,10 @@ pub struct Cno(pub(crate) Arc<CnoInner>);
 
 pub(crate) struct CnoInner {
     pub(crate) ia: Arc<IaInner>,
-    _use: Use,
-    evds: Mutex<Vec<WeakWatched>>,
+    _use: UseGuard,
+    evds: Mutex<Vec<WeakCnoMember>>,
     /// Dispatchers with events, in the order in which they reported.
-    triggered: Mutex<VecDeque<(Label, WeakWatched)>>,
+    triggered: Mutex<VecDeque<(Label, WeakCnoMember)>>,
     /// Called by a thread of its own, if set.
     agent: Mutex<Option<Agent>>,
     has_thread: AtomicBool,
@@ -154,7 +154,7 @@ impl CnoInner {
         self.label.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn attach(&self, evd: WeakWatched) {
+    pub(crate) fn attach(&self, evd: WeakCnoMember) {
         let mut evds = lock(&self.evds);
         evds.retain(|other| other.strong_count() > 0);
         evds.push(evd);
@@ -162,12 +162,12 @@ impl CnoInner {
         self.ia.wake_waiters();
     }
 
-    pub(crate) fn detach(&self, evd: &dyn Watched) {
+    pub(crate) fn detach(&self, evd: &dyn CnoMember) {
         lock(&self.evds).retain(|other| !std::ptr::addr_eq(other.as_ptr(), evd));
     }
 
     /// Records that a dispatcher has events.
-    pub(crate) fn push(&self, label: Label, evd: &dyn Watched) {
+    pub(crate) fn push(&self, label: Label, evd: &dyn CnoMember) {
         let weak = lock(&self.evds).iter().find(|other| std::ptr::addr_eq(other.as_ptr(), evd)).cloned();
         if let Some(weak) = weak {
             lock(&self.triggered).push_back((label, weak));
@@ -188,14 +188,14 @@ impl CnoInner {
         let mut at = 0;
         while let Some(evd) = self.evd(at) {
             if let Some(evd) = evd.upgrade() {
-                evd.watch();
+                evd.poll_and_arm();
             }
             at += 1;
         }
         self.take()
     }
 
-    fn evd(&self, at: usize) -> Option<WeakWatched> {
+    fn evd(&self, at: usize) -> Option<WeakCnoMember> {
         lock(&self.evds).get(at).cloned()
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::attr::EpAttr;
 use crate::ia::IaInner;
-use crate::sync::Use;
+use crate::sync::UseGuard;
 use crate::{CompletionFlags, Error, Evd, EvdFlags, Pz, Result, Srq, Subtype};
 
 /// The configuration of an endpoint; may change while it is not connected.
@@ -25,14 +25,14 @@ pub struct EpConfig {
 }
 
 /// The stored configuration of an endpoint.
-pub(crate) struct Config {
+pub(crate) struct CheckedConfig {
     pub(crate) given: EpConfig,
     pub(crate) attr: EpAttr,
     /// Keeps the configured objects from being freed.
-    _uses: Vec<Use>,
+    _uses: Vec<UseGuard>,
 }
 
-impl Config {
+impl CheckedConfig {
     /// Checks a configuration against the adapter.
     ///
     /// # Errors

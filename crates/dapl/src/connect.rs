@@ -56,10 +56,10 @@ impl Ep {
             return Err(Error::argument(Subtype::Arg5));
         }
         let qp = inner.check_connectable()?;
-        inner.change(EpState::Unconnected, EpState::ActiveConnectionPending)?;
+        inner.transition(EpState::Unconnected, EpState::ActiveConnectionPending)?;
         let to = SocketAddr::new(address, port_of(conn_qual));
         inner.set_link(Some(to), conn_qual);
-        inner.ia.start_porter();
+        inner.ia.start_dispatch_thread();
         inner.ia.cm.connect(&qp, to, &inner.param(private_data, timeout)).map_err(|cause| {
             inner.set_state(EpState::Unconnected);
             Error::device(cause, Subtype::ResourceTep)
@@ -93,13 +93,13 @@ impl Ep {
                     inner.drain();
                 }
                 // The peer may have disconnected first.
-                if inner.change(EpState::Connected, EpState::DisconnectPending).is_ok() {
+                if inner.transition(EpState::Connected, EpState::DisconnectPending).is_ok() {
                     inner.send_disconnect();
                 }
                 Ok(())
             }
             state @ (EpState::ActiveConnectionPending | EpState::CompletionPending) => {
-                if inner.change(state, EpState::Disconnected).is_ok() {
+                if inner.transition(state, EpState::Disconnected).is_ok() {
                     inner.flush();
                     inner.report(ConnectionKind::Disconnected, Arc::default());
                 }
@@ -163,7 +163,7 @@ impl EpInner {
     fn report(&self, kind: ConnectionKind, private_data: Arc<[u8]>) {
         let evd = lock(&self.config).given.connect_evd.clone();
         if let Some(evd) = evd {
-            evd.0.push(Event::Connection { ep: self.label(), kind, private_data });
+            evd.0.queue_and_wake(Event::Connection { ep: self.label(), kind, private_data });
         }
     }
 
@@ -193,7 +193,7 @@ impl EpInner {
     fn wait_until(&self, evd: &Evd, span: Span, done: impl Fn() -> bool) {
         let host = &self.ia.host;
         host.wait("Ep::drain", &*evd.0, host.after(span), || {
-            evd.0.harvest();
+            evd.0.move_completions();
             done().then_some(())
         });
     }
@@ -202,7 +202,7 @@ impl EpInner {
     fn established(&self, private_data: Vec<u8>) {
         use EpState as S;
         let pending = [S::ActiveConnectionPending, S::CompletionPending];
-        if pending.into_iter().any(|from| self.change(from, S::Connected).is_ok()) {
+        if pending.into_iter().any(|from| self.transition(from, S::Connected).is_ok()) {
             self.report(ConnectionKind::Established, private_data.into());
         }
     }
@@ -210,8 +210,8 @@ impl EpInner {
     /// The connection could not be established.
     fn failed(&self, kind: ConnectionKind, private_data: Vec<u8>) {
         use EpState as S;
-        let passive = self.change(S::CompletionPending, S::Disconnected).is_ok();
-        if passive || self.change(S::ActiveConnectionPending, S::Disconnected).is_ok() {
+        let passive = self.transition(S::CompletionPending, S::Disconnected).is_ok();
+        if passive || self.transition(S::ActiveConnectionPending, S::Disconnected).is_ok() {
             self.flush();
             let kind = if passive { ConnectionKind::AcceptCompletionError } else { kind };
             self.report(kind, private_data.into());
@@ -224,12 +224,12 @@ impl EpInner {
         // The completion of the request that broke it may still be in the device's queue.
         let evd = self.lock_send().evd();
         if let Some(evd) = evd {
-            evd.0.harvest();
+            evd.0.move_completions();
         }
         let failed = self.lock_send().has_failed() || self.lock_recv().has_failed();
-        let asked = self.change(S::DisconnectPending, S::Disconnected).is_ok();
+        let asked = self.transition(S::DisconnectPending, S::Disconnected).is_ok();
         let from = [S::Connected, S::CompletionPending, S::ActiveConnectionPending];
-        if asked || from.into_iter().any(|from| self.change(from, S::Disconnected).is_ok()) {
+        if asked || from.into_iter().any(|from| self.transition(from, S::Disconnected).is_ok()) {
             let broken = failed && !asked;
             let kind = if broken { ConnectionKind::Broken } else { ConnectionKind::Disconnected };
             self.report(kind, Arc::default());

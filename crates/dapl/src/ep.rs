@@ -8,11 +8,11 @@ use host::{Lock, LockGuard};
 use verbs::{Data, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
 use crate::attr::{EpAttr, EpState};
-use crate::config::{Config, EpConfig};
+use crate::config::{CheckedConfig, EpConfig};
 use crate::error::OrDevice;
 use crate::event::Dto;
 use crate::ia::{Endpoint, IaInner};
-use crate::sync::{Use, lock};
+use crate::sync::{UseGuard, lock};
 use crate::work_queue::{RequestInfo, WorkQueue};
 use crate::{CompletionFlags, Error, ErrorKind, Evd, Event, Ia, Label, Pz, Result, Subtype};
 
@@ -22,8 +22,8 @@ pub struct Ep(pub(crate) Arc<EpInner>);
 
 pub(crate) struct EpInner {
     pub(crate) ia: Arc<IaInner>,
-    _use: Use,
-    pub(crate) config: Mutex<Config>,
+    _use: UseGuard,
+    pub(crate) config: Mutex<CheckedConfig>,
     send: Lock<EpQueue>,
     recv: Lock<EpQueue>,
     state: AtomicU8,
@@ -73,7 +73,7 @@ impl Ep {
     }
 
     pub(crate) fn make(ia: &Arc<IaInner>, given: EpConfig, state: EpState) -> Result<Self> {
-        let config = Config::new(ia, given)?;
+        let config = CheckedConfig::new(ia, given)?;
         let inner = Arc::new(EpInner {
             ia: ia.clone(),
             _use: ia.uses.add(),
@@ -109,7 +109,7 @@ impl Ep {
         let mut given = lock(&inner.config).given.clone();
         change(&mut given);
         let configured = given.pz.is_some();
-        let config = Config::new(&inner.ia, given)?;
+        let config = CheckedConfig::new(&inner.ia, given)?;
         inner.tear_down();
         *lock(&inner.config) = config;
         inner.build()?;
@@ -148,7 +148,7 @@ impl Ep {
 
     /// The number of posted receives (`dat_ep_recv_query`).
     pub fn posted_recvs(&self) -> u32 {
-        self.0.lock_recv().under_way()
+        self.0.lock_recv().in_flight()
     }
 
     /// Sends a message (`dat_ep_post_send`).
@@ -259,9 +259,9 @@ impl Ep {
         let ticket = side.head;
         side.head = ticket.wrapping_add(1);
         let event = (!flags.contains(CompletionFlags::SUPPRESS)).then_some(event);
-        let ready = work_queue.bind(&mut completions.token, ticket, side.last_signaled, event);
+        let ready = work_queue.add_bind(&mut completions.token, ticket, side.last_signaled, event);
         drop((side, completions));
-        ready.into_iter().for_each(|event| evd.0.push(event));
+        ready.into_iter().for_each(|event| evd.0.queue_and_wake(event));
     }
 }
 
@@ -305,7 +305,7 @@ impl EpInner {
     ///
     /// # Errors
     /// `InvalidState` from any other state than `from`.
-    pub(crate) fn change(&self, from: EpState, to: EpState) -> Result<()> {
+    pub(crate) fn transition(&self, from: EpState, to: EpState) -> Result<()> {
         let (from, to) = (from as u8, to as u8);
         match self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Ok(()),
@@ -422,7 +422,7 @@ impl EpInner {
     fn retry_post(&self, side: &Lock<EpQueue>, post: &dyn Fn() -> Result<bool, PostError>) -> Result<()> {
         let evd = side.lock(&self.ia.host).evd();
         if let Some(evd) = evd {
-            evd.0.harvest();
+            evd.0.move_completions();
         }
         let posted = post().map_err(|why| self.post_error(why))?;
         if posted { Ok(()) } else { Err(self.post_error(PostError::Full)) }
@@ -484,7 +484,7 @@ impl EpInner {
                 lock(&self.ia.eps).remove(&qp.num());
             }
             if let Some((work_queue, evd)) = &side.work_queue {
-                evd.0.harvest();
+                evd.0.move_completions();
                 evd.0.work_queues.release(work_queue.clone());
             }
         }
@@ -515,7 +515,7 @@ impl EpQueue {
         if pieces > self.max_iov {
             return Err(PostError::Pieces);
         }
-        if self.head.wrapping_sub(work_queue.done()) >= work_queue.room() {
+        if self.head.wrapping_sub(work_queue.done()) >= work_queue.record_count() {
             return Ok(None);
         }
         work_queue.store_record(self.head, wanted);
@@ -535,7 +535,9 @@ impl EpQueue {
 
     /// Whether no request was signaled for half of the queue.
     fn must_signal(&self) -> bool {
-        self.work_queue.as_ref().is_some_and(|(work_queue, _)| self.unsignaled + 1 >= work_queue.room() / 4)
+        self.work_queue
+            .as_ref()
+            .is_some_and(|(work_queue, _)| self.unsignaled + 1 >= work_queue.record_count() / 4)
     }
 
     /// Whether all signaled requests have completed.
@@ -546,7 +548,7 @@ impl EpQueue {
         }
     }
 
-    fn under_way(&self) -> u32 {
+    fn in_flight(&self) -> u32 {
         self.work_queue.as_ref().map_or(0, |(work_queue, _)| self.head.wrapping_sub(work_queue.done()))
     }
 

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, Weak};
 use host::{EventCount, Lock, LockGuard, Source, Span, Wakes};
 use verbs::{Cq, Wc};
 
-use crate::cno::{CnoInner, Watched};
+use crate::cno::{CnoInner, CnoMember};
 use crate::error::OrDevice;
 use crate::event::{Dto, DtoEvent};
 use crate::ia::{Adapter, Dispatcher, IaInner, is_shared};
-use crate::sync::{Use, Uses, lock};
+use crate::sync::{UseCount, UseGuard, lock};
 use crate::work_queue::{CompletionToken, WorkQueue, WorkQueues};
 use crate::{AsyncKind, Cno, Error, ErrorKind, EvdFlags, Event, Ia, Label, Result, Subtype};
 
@@ -40,7 +40,7 @@ pub struct Evd(pub(crate) Arc<EvdInner>);
 
 pub(crate) struct EvdInner {
     pub(crate) ia: Arc<IaInner>,
-    _use: Use,
+    _use: UseGuard,
     pub(crate) flags: EvdFlags,
     qlen: AtomicU32,
     /// The device's queue for completions of transfers, if its flags include them.
@@ -64,7 +64,7 @@ pub(crate) struct EvdInner {
     /// The device has reported an event since the queue was armed.
     notified: AtomicBool,
     label: AtomicU64,
-    pub(crate) uses: Uses,
+    pub(crate) uses: UseCount,
 }
 
 /// The state for taking completions.
@@ -84,13 +84,13 @@ impl std::fmt::Debug for Evd {
 }
 
 /// The result of a fast poll.
-enum FastPoll {
+enum FastPollResult {
     /// The next event. Not yet an `Event`: the caller builds that in place, without a copy.
     Found(DtoEvent),
     /// There is no event.
-    Nothing,
+    Empty,
     /// Only a full poll can decide.
-    Unclear,
+    NeedsFullPoll,
 }
 
 /// The parameters of a dispatcher (`DAT_EVD_PARAM`).
@@ -117,7 +117,7 @@ impl Ia {
     /// # Errors
     /// `InsufficientResources` when too many are open, or the device has no more resources.
     pub fn open(adapter: &Adapter, async_qlen: u32) -> Result<(Self, Option<Evd>)> {
-        let ia = Self::open_silent(adapter)?;
+        let ia = Self::open_without_evd(adapter)?;
         if async_qlen == 0 {
             return Ok((ia, None));
         }
@@ -173,7 +173,7 @@ impl Evd {
             armed: AtomicBool::new(false),
             notified: AtomicBool::new(false),
             label: AtomicU64::new(ia.next_label()),
-            uses: Uses::default(),
+            uses: UseCount::default(),
         });
         let evd = Self(inner);
         if let Some(cq) = &evd.0.cq {
@@ -202,10 +202,10 @@ impl Evd {
         let inner = &*self.0;
         // Before the fast poll: an event queued after it sets the flag again.
         inner.wake_pending.store(false, Ordering::Relaxed);
-        match if threshold == 1 { inner.poll_fast() } else { FastPoll::Unclear } {
-            FastPoll::Found(event) => return Ok((Event::Dto(event), 0)),
-            FastPoll::Nothing => return self.wait_longer(timeout, 1),
-            FastPoll::Unclear => {}
+        match if threshold == 1 { inner.poll_fast() } else { FastPollResult::NeedsFullPoll } {
+            FastPollResult::Found(event) => return Ok((Event::Dto(event), 0)),
+            FastPollResult::Empty => return self.wait_longer(timeout, 1),
+            FastPollResult::NeedsFullPoll => {}
         }
         inner.check_waitable()?;
         if threshold == 0 || threshold > inner.qlen.load(Ordering::Relaxed) {
@@ -241,10 +241,10 @@ impl Evd {
         } else {
             let mut poll = || inner.check_waitable().and_then(|()| inner.poll_full(threshold, &mut woken));
             host.wait(CALL, inner, deadline, || {
-                found = match if threshold == 1 { inner.poll_fast() } else { FastPoll::Unclear } {
-                    FastPoll::Found(event) => Ok(Event::Dto(event)),
-                    FastPoll::Nothing => return None,
-                    FastPoll::Unclear => poll().transpose()?,
+                found = match if threshold == 1 { inner.poll_fast() } else { FastPollResult::NeedsFullPoll } {
+                    FastPollResult::Found(event) => Ok(Event::Dto(event)),
+                    FastPollResult::Empty => return None,
+                    FastPollResult::NeedsFullPoll => poll().transpose()?,
                 };
                 Some(())
             });
@@ -260,9 +260,9 @@ impl Evd {
     #[inline]
     pub fn dequeue(&self) -> Result<Event> {
         let found = match self.0.poll_fast() {
-            FastPoll::Found(event) => return Ok(Event::Dto(event)),
-            FastPoll::Nothing => None,
-            FastPoll::Unclear => self.0.poll_full(1, &mut true)?,
+            FastPollResult::Found(event) => return Ok(Event::Dto(event)),
+            FastPollResult::Empty => None,
+            FastPollResult::NeedsFullPoll => self.0.poll_full(1, &mut true)?,
         };
         found.ok_or(Error::new(ErrorKind::QueueEmpty, Subtype::None))
     }
@@ -275,7 +275,7 @@ impl Evd {
         if !self.0.flags.contains(EvdFlags::SOFTWARE) {
             return Err(Error::argument(Subtype::Arg1));
         }
-        if !self.0.push_bounded(Event::Software(pointer)) {
+        if !self.0.queue_if_room(Event::Software(pointer)) {
             return Err(Error::new(ErrorKind::QueueFull, Subtype::None));
         }
         Ok(())
@@ -413,36 +413,36 @@ impl EvdInner {
     /// The fast poll: returns one completion of the device directly as an event, if no other stream feeds the dispatcher,
     /// nothing is queued, and no state flag is set.
     #[inline(always)]
-    fn poll_fast(&self) -> FastPoll {
+    fn poll_fast(&self) -> FastPollResult {
         if self.flags.intersects(EvdFlags::CR | EvdFlags::CONNECTION | EvdFlags::ASYNC)
             || self.has_any_state()
         {
-            return FastPoll::Unclear;
+            return FastPollResult::NeedsFullPoll;
         }
         let (Some(cq), Some(mut completions)) = (&self.cq, self.completions.try_lock(&self.ia.host)) else {
-            return FastPoll::Unclear;
+            return FastPollResult::NeedsFullPoll;
         };
         if self.has_queued() {
-            return FastPoll::Unclear;
+            return FastPollResult::NeedsFullPoll;
         }
         let CompletionState { token, wc, last } = &mut *completions;
         match cq.poll(wc) {
-            Ok(0) => return FastPoll::Nothing,
+            Ok(0) => return FastPollResult::Empty,
             Ok(_) => {}
             // An overrun persists: the full poll detects it again.
-            Err(_) => return FastPoll::Unclear,
+            Err(_) => return FastPollResult::NeedsFullPoll,
         }
         let [wc] = wc;
         if last.as_ref().is_none_or(|work_queue| !work_queue.is_current(wc.wr_id)) {
             *last = self.work_queues.find(wc.wr_id).cloned();
         }
         if let Some(event) = last.as_ref().and_then(|work_queue| work_queue.complete_plain(token, wc)) {
-            return FastPoll::Found(event);
+            return FastPollResult::Found(event);
         }
-        if let Some((event, wakes)) = self.event_of(token, wc) {
-            self.queue_completion(event, wakes);
+        if let Some((event, wakes)) = self.completion_event(token, wc) {
+            self.queue_waking(event, wakes);
         }
-        FastPoll::Unclear
+        FastPollResult::NeedsFullPoll
     }
 
     /// Takes an event, if at least `threshold` events are queued and `woken` is set: an event that wakes a waiter has arrived
@@ -479,7 +479,7 @@ impl EvdInner {
     /// Polls with the device's notification as the wake-up: for receives that wake a waiter only if solicited.
     fn poll_armed(&self, threshold: usize, woken: &mut bool) -> Result<Option<Event>> {
         self.ia.dispatch_channel();
-        self.drain(true)?;
+        self.queue_completions_and_arm(true)?;
         *woken |=
             self.wake_pending.swap(false, Ordering::Acquire) | self.notified.swap(false, Ordering::Acquire);
         Ok(self.take_queued(threshold, *woken))
@@ -502,7 +502,7 @@ impl EvdInner {
     }
 
     /// Queues a completion's event for the next poll.
-    pub(crate) fn queue_completion(&self, event: Event, wakes: bool) {
+    pub(crate) fn queue_waking(&self, event: Event, wakes: bool) {
         self.queue(event);
         self.wake_pending.fetch_or(wakes, Ordering::Release);
     }
@@ -520,7 +520,7 @@ impl EvdInner {
             match cq.poll(wc) {
                 Ok(0) => return Ok(None),
                 Ok(_) => {
-                    if let Some(found) = self.event_of(token, &wc[0]) {
+                    if let Some(found) = self.completion_event(token, &wc[0]) {
                         return Ok(Some(found));
                     }
                 }
@@ -532,20 +532,20 @@ impl EvdInner {
     /// The event of a completion, and whether it wakes a waiter; `None` for a completion without an event, and if binds
     /// waited for it: then its event is queued, followed by theirs.
     #[inline(never)]
-    pub(crate) fn event_of(&self, token: &mut CompletionToken, wc: &Wc) -> Option<(Event, bool)> {
+    pub(crate) fn completion_event(&self, token: &mut CompletionToken, wc: &Wc) -> Option<(Event, bool)> {
         if !wc.is_ok() {
             self.ia.request_failed(wc);
         }
         if is_shared(wc.wr_id) {
             return self
                 .ia
-                .shared_receive(wc)
+                .take_shared_receive(wc)
                 .map(|(ep, cookie)| (Event::Dto(received(wc, ep, cookie)), true));
         }
         let work_queue = self.work_queues.find(wc.wr_id)?;
         let found = work_queue.complete(token, wc);
         if work_queue.has_binds() {
-            self.queue_with_binds(token, work_queue, found);
+            self.queue_after_binds(token, work_queue, found);
             return None;
         }
         found.map(|(event, wakes)| (Event::Dto(event), wakes))
@@ -553,28 +553,30 @@ impl EvdInner {
 
     /// Queues the event from [`WorkQueue::complete`], followed by those of the binds that waited for it.
     #[cold]
-    fn queue_with_binds(
+    fn queue_after_binds(
         &self,
         token: &mut CompletionToken,
         work_queue: &WorkQueue,
         found: Option<(DtoEvent, bool)>,
     ) {
         if let Some((event, wakes)) = found {
-            self.queue_completion(Event::Dto(event), wakes);
+            self.queue_waking(Event::Dto(event), wakes);
         }
-        std::iter::from_fn(|| work_queue.take_bind(token)).flatten().for_each(|event| self.push(event));
+        std::iter::from_fn(|| work_queue.next_ready_bind(token))
+            .flatten()
+            .for_each(|event| self.queue_and_wake(event));
     }
 
     #[cold]
     fn report_overrun(&self, cause: verbs::Error) -> Error {
         if self.state.fetch_or(OVERRUN, Ordering::AcqRel) & OVERRUN == 0 {
-            self.ia.overflow(self.label.load(Ordering::Relaxed));
+            self.ia.report_overflow(self.label.load(Ordering::Relaxed));
         }
         Error { kind: ErrorKind::InvalidState, ..Error::device(cause, Subtype::None) }
     }
 
     /// Moves completions from the device's queue to the dispatcher's, for example before a queue pair is destroyed.
-    pub(crate) fn harvest(&self) {
+    pub(crate) fn move_completions(&self) {
         let Some(cq) = &self.cq else { return };
         let try_lock = || self.completions.try_lock(&self.ia.host);
         // Another thread that holds the lock releases it soon; this thread itself may hold it, hence the limit.
@@ -584,7 +586,7 @@ impl EvdInner {
         };
         let mut any = false;
         while let Ok(Some((event, wakes))) = self.take_completion(cq, &mut completions) {
-            self.queue_completion(event, wakes);
+            self.queue_waking(event, wakes);
             any = true;
         }
         drop(completions);
@@ -596,7 +598,7 @@ impl EvdInner {
     }
 
     /// Queues an event, and wakes the waiter.
-    pub(crate) fn push(&self, event: Event) {
+    pub(crate) fn queue_and_wake(&self, event: Event) {
         self.queue(event);
         self.wake_pending.store(true, Ordering::Release);
         self.wake();
@@ -604,10 +606,10 @@ impl EvdInner {
     }
 
     /// Queues an event, unless the queue is full; returns whether it did.
-    pub(crate) fn push_bounded(&self, event: Event) -> bool {
+    pub(crate) fn queue_if_room(&self, event: Event) -> bool {
         let room = self.queued.load(Ordering::Acquire) < self.qlen.load(Ordering::Relaxed) as usize;
         if room {
-            self.push(event);
+            self.queue_and_wake(event);
         }
         room
     }
@@ -633,7 +635,7 @@ impl EvdInner {
 
     /// Arms the device's queue if it is not armed, and queues the completions that arrived before that; triggers if one of
     /// them wakes a waiter.
-    fn drain(&self, waited_on: bool) -> Result<()> {
+    fn queue_completions_and_arm(&self, waited_on: bool) -> Result<()> {
         let Some(cq) = &self.cq else { return Ok(()) };
         let solicited = self.has_state(SOLICITED);
         let arm = self.ia.channel.is_some() && !self.armed.swap(true, Ordering::AcqRel);
@@ -652,8 +654,8 @@ impl EvdInner {
         }
         // The device's notification counts only for solicited receives, where only the device knows; otherwise the
         // completions were drained above, or taken.
-        let told = !waited_on && self.notified.swap(false, Ordering::AcqRel) && solicited;
-        if woken || told {
+        let was_notified = !waited_on && self.notified.swap(false, Ordering::AcqRel) && solicited;
+        if woken || was_notified {
             self.trigger();
         }
         Ok(())
@@ -682,14 +684,14 @@ impl Dispatcher for EvdInner {
     }
 
     fn report(&self, object: Label, kind: AsyncKind, reason: i32) {
-        self.push_bounded(Event::Async { object, kind, reason });
+        self.queue_if_room(Event::Async { object, kind, reason });
     }
 }
 
-impl Watched for EvdInner {
-    fn watch(&self) {
+impl CnoMember for EvdInner {
+    fn poll_and_arm(&self) {
         // A thread that polls the dispatcher itself detects an overrun.
-        let _ = self.drain(false);
+        let _ = self.queue_completions_and_arm(false);
     }
 
     fn take_report(&self) -> bool {

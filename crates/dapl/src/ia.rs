@@ -1,7 +1,7 @@
 //! [`Ia`], an open interface adapter, on an [`Adapter`]: a device that several `Ia`s share.
 //!
 //! The device reports connections and asynchronous errors in one stream for each adapter. A thread that polls a dispatcher
-//! for such events dispatches the whole stream ([`IaInner::dispatch`]). In real time a porter thread does so as well, so that
+//! for such events dispatches the whole stream ([`IaInner::dispatch`]). In real time a dispatch thread does so as well, so that
 //! threads may sleep on a dispatcher that also carries completions; it is started with the first service point or connect.
 //!
 //! The adapter knows its objects by number, and only through the traits by which it reports to them: [`Endpoint`],
@@ -18,14 +18,14 @@ use verbs::{AsyncEvent, Cm, CmEvent, CompChannel, ConnectRequest, Cq, Device, Wc
 
 use crate::attr::{AsyncKind, IaAttr, Label};
 use crate::error::OrDevice;
-use crate::sync::{Uses, lock, try_lock};
+use crate::sync::{UseCount, lock, try_lock};
 use crate::{Error, ErrorKind, Result, Subtype};
 
 /// The most adapters that may be open on one device.
 const MAX_OPEN: usize = 1024;
 
-/// How long the porter thread sleeps before it checks whether it is still needed.
-const PORTER_CHECK_INTERVAL: Span = Span::from_ms(500);
+/// How long the dispatch thread sleeps before it checks whether it is still needed.
+const DISPATCH_CHECK_INTERVAL: Span = Span::from_ms(500);
 
 /// Reasons of asynchronous events, by the standard's numbers.
 const EP_TRANSFER_TO_ERROR: i32 = 0;
@@ -45,7 +45,7 @@ pub(crate) trait Endpoint: Any + Send + Sync {
 /// The adapter's reports to a service point, found by its port.
 pub(crate) trait ServicePoint: Send + Sync {
     /// A connection request has arrived.
-    fn requested(&self, request: ConnectRequest);
+    fn handle_request(&self, request: ConnectRequest);
 }
 
 /// The adapter's reports to an event dispatcher, found by the number of its completion queue.
@@ -130,7 +130,7 @@ pub(crate) struct IaInner {
     pub(crate) channel: Option<CompChannel>,
     /// Wakes these threads for everything else.
     wakeup: EventCount,
-    /// Notified when the porter thread is to end.
+    /// Notified when the dispatch thread is to end.
     ending: Arc<EventCount>,
     /// The completion queue for endpoints without a dispatcher on one side.
     spare: OnceLock<Cq>,
@@ -141,10 +141,10 @@ pub(crate) struct IaInner {
     /// The dispatcher for asynchronous errors, once it exists.
     pub(crate) async_evd: OnceLock<Weak<dyn Dispatcher>>,
     dispatching: Mutex<()>,
-    has_porter: AtomicBool,
+    has_dispatch_thread: AtomicBool,
     labels: AtomicU64,
     label: AtomicU64,
-    pub(crate) uses: Uses,
+    pub(crate) uses: UseCount,
 }
 
 impl std::fmt::Debug for Ia {
@@ -155,7 +155,7 @@ impl std::fmt::Debug for Ia {
 
 impl Ia {
     /// Opens an adapter, without a dispatcher for its asynchronous errors.
-    pub(crate) fn open_silent(adapter: &Adapter) -> Result<Self> {
+    pub(crate) fn open_without_evd(adapter: &Adapter) -> Result<Self> {
         let device = adapter.device().clone();
         if adapter.opened().len() >= MAX_OPEN {
             return Err(Error::new(ErrorKind::InsufficientResources, Subtype::None));
@@ -177,10 +177,10 @@ impl Ia {
             srqs: Mutex::default(),
             async_evd: OnceLock::new(),
             dispatching: Mutex::default(),
-            has_porter: AtomicBool::new(false),
+            has_dispatch_thread: AtomicBool::new(false),
             labels: AtomicU64::new(2),
             label: AtomicU64::new(1),
-            uses: Uses::default(),
+            uses: UseCount::default(),
         });
         lock(&adapter.0.open).push(Arc::downgrade(&inner));
         Ok(Self(inner))
@@ -246,11 +246,11 @@ impl IaInner {
         let mut any = false;
         while let Some(event) = self.cm.poll_event() {
             any = true;
-            self.connection(event);
+            self.handle_connection_event(event);
         }
         while let Some(event) = self.device.poll_async_event() {
             any = true;
-            self.asynchronous(event);
+            self.handle_async_event(event);
         }
         any
     }
@@ -272,13 +272,13 @@ impl IaInner {
     }
 
     /// Dispatches a connection event.
-    fn connection(&self, event: CmEvent) {
+    fn handle_connection_event(&self, event: CmEvent) {
         let qp_num = match event {
             CmEvent::ConnectRequest(request) => {
                 let sp = lock(&self.sps).get(&request.info.local.port()).and_then(Weak::upgrade);
                 // Without a service point the request is dropped, which rejects it.
                 if let Some(sp) = sp {
-                    sp.requested(request);
+                    sp.handle_request(request);
                 }
                 return;
             }
@@ -287,13 +287,13 @@ impl IaInner {
             | CmEvent::ConnectFailed { qp_num, .. }
             | CmEvent::Disconnected { qp_num } => qp_num,
         };
-        if let Some(ep) = self.ep(qp_num) {
+        if let Some(ep) = self.endpoint_by_number(qp_num) {
             ep.handle_event(event);
         }
     }
 
     /// Dispatches an asynchronous error. The device returns it to only one of its adapters, the first that polls.
-    fn asynchronous(&self, event: AsyncEvent) {
+    fn handle_async_event(&self, event: AsyncEvent) {
         for ia in self.adapter.opened() {
             let found = match event {
                 AsyncEvent::CqError { cq } => {
@@ -301,7 +301,7 @@ impl IaInner {
                     evd.map(|evd| (evd.label(), AsyncKind::EvdOverflow, EVD_OVERFLOW_ERROR))
                 }
                 AsyncEvent::QpAccessError { qp_num } => {
-                    let ep = ia.ep(qp_num);
+                    let ep = ia.endpoint_by_number(qp_num);
                     ep.map(|ep| (ep.label(), AsyncKind::EpBroken, EP_TRANSFER_TO_ERROR))
                 }
                 AsyncEvent::SrqLimitReached { srq } => {
@@ -320,7 +320,7 @@ impl IaInner {
     }
 
     /// Reports that a dispatcher lost events.
-    pub(crate) fn overflow(&self, evd: Label) {
+    pub(crate) fn report_overflow(&self, evd: Label) {
         self.report(evd, AsyncKind::EvdOverflow, EVD_OVERFLOW_ERROR);
     }
 
@@ -331,25 +331,25 @@ impl IaInner {
     }
 
     /// The endpoint with this queue pair.
-    pub(crate) fn ep(&self, qp_num: u32) -> Option<Arc<dyn Endpoint>> {
+    pub(crate) fn endpoint_by_number(&self, qp_num: u32) -> Option<Arc<dyn Endpoint>> {
         lock(&self.eps).get(&qp_num).and_then(Weak::upgrade)
     }
 
     /// A receive from a shared queue has completed: returns the label of its endpoint, and its cookie.
     #[cold]
-    pub(crate) fn shared_receive(&self, wc: &Wc) -> Option<(Label, u64)> {
+    pub(crate) fn take_shared_receive(&self, wc: &Wc) -> Option<(Label, u64)> {
         let number = ((wc.wr_id & !SHARED) >> NUMBER_SHIFT) as u32;
         let srq = lock(&self.srqs).get(&number).and_then(Weak::upgrade)?;
         // The receive is consumed, whether its endpoint still exists or not.
         let cookie = srq.take(wc.wr_id as u32)?;
-        Some((self.ep(wc.qp_num)?.label(), cookie))
+        Some((self.endpoint_by_number(wc.qp_num)?.label(), cookie))
     }
 
     /// Reports a failed request to its endpoint, unless it was flushed because its connection had ended.
     #[cold]
     pub(crate) fn request_failed(&self, wc: &Wc) {
         if wc.status != WcStatus::WrFlushErr
-            && let Some(ep) = self.ep(wc.qp_num)
+            && let Some(ep) = self.endpoint_by_number(wc.qp_num)
         {
             ep.request_failed();
         }
@@ -360,9 +360,9 @@ impl IaInner {
         span.and_then(|span| self.host.after(span))
     }
 
-    /// Starts the porter thread, so that connections make progress while all other threads sleep.
-    pub(crate) fn start_porter(self: &Arc<Self>) {
-        if self.host.node().is_some() || self.has_porter.swap(true, Ordering::AcqRel) {
+    /// Starts the dispatch thread, so that connections make progress while all other threads sleep.
+    pub(crate) fn start_dispatch_thread(self: &Arc<Self>) {
+        if self.host.node().is_some() || self.has_dispatch_thread.swap(true, Ordering::AcqRel) {
             return;
         }
         let (weak, host) = (Arc::downgrade(self), self.host.clone());
@@ -374,12 +374,12 @@ impl IaInner {
                 Some(ia) => ia.dispatch().then_some(true),
                 None => Some(false),
             };
-            let run = || host.wait("dapl-porter", &source, host.after(PORTER_CHECK_INTERVAL), poll);
+            let run = || host.wait("dapl-dispatch", &source, host.after(DISPATCH_CHECK_INTERVAL), poll);
             while run() != Some(false) {}
         };
-        if self.host.spawn("dapl-porter", None, body).is_err() {
+        if self.host.spawn("dapl-dispatch", None, body).is_err() {
             // Threads that poll a dispatcher still dispatch events.
-            self.has_porter.store(false, Ordering::Release);
+            self.has_dispatch_thread.store(false, Ordering::Release);
         }
     }
 }

@@ -8,7 +8,7 @@ use verbs::{Buf, Mr, Pd, RemoteAddr, Sge};
 use crate::attr::MemPriv;
 use crate::error::OrDevice;
 use crate::ia::IaInner;
-use crate::sync::{Use, Uses};
+use crate::sync::{UseCount, UseGuard};
 use crate::{Error, ErrorKind, Ia, Label, Result, Subtype};
 
 /// A protection zone (`DAT_PZ`); cheap to clone.
@@ -17,9 +17,9 @@ pub struct Pz(pub(crate) Arc<PzInner>);
 
 pub(crate) struct PzInner {
     pub(crate) ia: Arc<IaInner>,
-    _use: Use,
+    _use: UseGuard,
     pub(crate) pd: Pd,
-    pub(crate) uses: Uses,
+    pub(crate) uses: UseCount,
     label: AtomicU64,
 }
 
@@ -37,7 +37,7 @@ impl Pz {
     pub fn create(ia: &Ia) -> Result<Self> {
         let pd = ia.0.device.alloc_pd().or_device(Subtype::ResourceProtectionDomain)?;
         let label = AtomicU64::new(ia.0.next_label());
-        let inner = PzInner { ia: ia.0.clone(), _use: ia.0.uses.add(), pd, uses: Uses::default(), label };
+        let inner = PzInner { ia: ia.0.clone(), _use: ia.0.uses.add(), pd, uses: UseCount::default(), label };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -63,10 +63,10 @@ impl Pz {
 /// A local memory region (`DAT_LMR`). Dropping it deregisters the memory.
 pub struct Lmr {
     pz: Pz,
-    _use: (Use, Use),
+    _use: (UseGuard, UseGuard),
     mr: Mr,
     privileges: MemPriv,
-    pub(crate) uses: Uses,
+    pub(crate) uses: UseCount,
 }
 
 impl std::fmt::Debug for Lmr {
@@ -93,7 +93,7 @@ impl Lmr {
             _use: (ia.uses.add(), pz.0.uses.add()),
             mr,
             privileges,
-            uses: Uses::default(),
+            uses: UseCount::default(),
         })
     }
 

@@ -9,7 +9,7 @@ use crate::attr::MemPriv;
 use crate::ep::Ep;
 use crate::error::OrDevice;
 use crate::mem::{Lmr, Pz};
-use crate::sync::{Use, lock};
+use crate::sync::{UseGuard, lock};
 use crate::{CompletionFlags, DtoStatus, Error, ErrorKind, Event, Label, Result, Subtype};
 
 /// A remote memory region (`DAT_RMR`): a part of a local region that peers may access while it is bound.
@@ -18,14 +18,14 @@ use crate::{CompletionFlags, DtoStatus, Error, ErrorKind, Event, Label, Result, 
 /// completion is reported in the order of the endpoint's requests.
 pub struct Rmr {
     pz: Pz,
-    _use: (Use, Use),
-    bound: Mutex<Option<Bound>>,
+    _use: (UseGuard, UseGuard),
+    bound: Mutex<Option<Binding>>,
     label: AtomicU64,
 }
 
-struct Bound {
+struct Binding {
     mr: Mr,
-    _lmr: Use,
+    _lmr: UseGuard,
     segment: Sge,
     privileges: MemPriv,
 }
@@ -85,7 +85,7 @@ impl Rmr {
         Ok(context)
     }
 
-    fn register(lmr: &Lmr, segment: Sge, privileges: MemPriv) -> Result<Bound> {
+    fn register(lmr: &Lmr, segment: Sge, privileges: MemPriv) -> Result<Binding> {
         if segment.lkey != lmr.lmr_context() {
             return Err(Error::argument(Subtype::Arg3));
         }
@@ -101,7 +101,7 @@ impl Rmr {
         }
         let mr = lmr.pz().0.pd.reg_mr_range(lmr.buf(), from..to, privileges.access());
         let mr = mr.or_device(Subtype::ResourceMemoryRegion)?;
-        Ok(Bound { mr, _lmr: lmr.uses.add(), segment, privileges })
+        Ok(Binding { mr, _lmr: lmr.uses.add(), segment, privileges })
     }
 
     /// Its current binding (`dat_rmr_query`).

@@ -15,7 +15,7 @@ use crate::ep::Ep;
 use crate::error::OrDevice;
 use crate::event::RequestEvent;
 use crate::ia::{Endpoint, IaInner, ServicePoint};
-use crate::sync::{Use, lock};
+use crate::sync::{UseGuard, lock};
 use crate::{Error, ErrorKind, Evd, EvdFlags, Event, Ia, Label, Result, Subtype};
 
 /// The backlog of unanswered requests at one service point.
@@ -31,7 +31,7 @@ pub struct Rsp(Arc<SpInner>);
 
 pub(crate) struct SpInner {
     ia: Arc<IaInner>,
-    _uses: (Use, Use),
+    _uses: (UseGuard, UseGuard),
     evd: Evd,
     conn_qual: u64,
     port: u16,
@@ -119,7 +119,7 @@ impl Rsp {
         if !Arc::ptr_eq(&ep.0.ia, &ia.0) {
             return Err(Error::handle(Subtype::HandleEp));
         }
-        ep.0.change(EpState::Unconnected, EpState::Reserved)?;
+        ep.0.transition(EpState::Unconnected, EpState::Reserved)?;
         match SpInner::create(&ia.0, Some(conn_qual), evd, SpKind::Reserved(ep.clone())) {
             Ok(inner) => Ok(Self(inner)),
             Err(why) => {
@@ -186,7 +186,7 @@ impl SpInner {
         });
         let known: Weak<dyn ServicePoint> = Arc::<Self>::downgrade(&inner);
         lock(&ia.sps).insert(port, known);
-        ia.start_porter();
+        ia.start_dispatch_thread();
         Ok(inner)
     }
 
@@ -199,13 +199,13 @@ impl SpInner {
         }
         if let SpKind::Reserved(ep) = &self.kind {
             // Fails after a request, since it is no longer reserved; its state then remains.
-            let _ = ep.0.change(EpState::Reserved, EpState::Unconnected);
+            let _ = ep.0.transition(EpState::Reserved, EpState::Unconnected);
         }
     }
 }
 
 impl ServicePoint for SpInner {
-    fn requested(&self, mut request: ConnectRequest) {
+    fn handle_request(&self, mut request: ConnectRequest) {
         let local_ep = match &self.kind {
             SpKind::Consumer => None,
             SpKind::Provider => {
@@ -215,7 +215,7 @@ impl ServicePoint for SpInner {
                 Some(ep)
             }
             SpKind::Reserved(ep) => {
-                if ep.0.change(EpState::Reserved, EpState::PassiveConnectionPending).is_err() {
+                if ep.0.transition(EpState::Reserved, EpState::PassiveConnectionPending).is_err() {
                     return;
                 }
                 // A reserved point takes only one request.
@@ -236,8 +236,8 @@ impl ServicePoint for SpInner {
         }));
         let sp = self.label.load(Ordering::Relaxed);
         let event = RequestEvent { sp, local, conn_qual: self.conn_qual, cr };
-        if !self.evd.0.push_bounded(Event::ConnectionRequest(Box::new(event))) {
-            self.ia.overflow(self.evd.label());
+        if !self.evd.0.queue_if_room(Event::ConnectionRequest(Box::new(event))) {
+            self.ia.report_overflow(self.evd.label());
         }
     }
 }
@@ -295,7 +295,7 @@ impl Cr {
             return Err(Error::argument(Subtype::Arg3));
         }
         let request = lock(&self.0.request).take().ok_or(Error::handle(Subtype::HandleCr))?;
-        if let Err(why) = ep.0.change(from, S::CompletionPending) {
+        if let Err(why) = ep.0.transition(from, S::CompletionPending) {
             *lock(&self.0.request) = Some(request);
             return Err(why);
         }
@@ -317,7 +317,7 @@ impl Cr {
         let request = lock(&self.0.request).take().ok_or(Error::handle(Subtype::HandleCr))?;
         if let Some(ep) = self.local_ep() {
             // An endpoint created for the request is dropped with it; a reserved one may be used again.
-            let _ = ep.0.change(EpState::PassiveConnectionPending, EpState::Unconnected);
+            let _ = ep.0.transition(EpState::PassiveConnectionPending, EpState::Unconnected);
         }
         request.reject(private_data).or_device(Subtype::None)
     }

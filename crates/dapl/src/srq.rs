@@ -9,7 +9,7 @@ use crate::attr::SrqAttr;
 use crate::error::OrDevice;
 use crate::ia::{IaInner, SharedReceives, shared_wr_id};
 use crate::mem::Pz;
-use crate::sync::{Use, Uses, lock};
+use crate::sync::{UseCount, UseGuard, lock};
 use crate::{Error, Label, Result, Subtype};
 
 /// A shared receive queue (`DAT_SRQ`); cheap to clone.
@@ -19,7 +19,7 @@ pub struct Srq(pub(crate) Arc<SrqInner>);
 pub(crate) struct SrqInner {
     pub(crate) ia: Arc<IaInner>,
     pub(crate) pz: Pz,
-    _use: (Use, Use),
+    _use: (UseGuard, UseGuard),
     pub(crate) srq: verbs::Srq,
     number: u32,
     attr: SrqAttr,
@@ -28,7 +28,7 @@ pub(crate) struct SrqInner {
     /// Unused records.
     free: Mutex<Vec<u32>>,
     label: AtomicU64,
-    pub(crate) uses: Uses,
+    pub(crate) uses: UseCount,
 }
 
 /// The parameters of a shared receive queue (`DAT_SRQ_PARAM`).
@@ -77,7 +77,7 @@ impl Srq {
             cookies: (0..records).map(|_| AtomicU64::new(0)).collect(),
             free: Mutex::new((0..records).rev().collect()),
             label: AtomicU64::new(ia.next_label()),
-            uses: Uses::default(),
+            uses: UseCount::default(),
         });
         let known: Weak<dyn SharedReceives> = Arc::<SrqInner>::downgrade(&inner);
         srqs.insert(number, known);

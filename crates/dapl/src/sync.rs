@@ -16,16 +16,16 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Counts the users of an object: each user keeps the value from [`Uses::add`].
+/// Counts the users of an object: each user keeps the value from [`UseCount::add`].
 #[derive(Debug, Default)]
-pub(crate) struct Uses(Arc<()>);
+pub(crate) struct UseCount(Arc<()>);
 
 /// Held by an object that uses another.
-pub(crate) type Use = Arc<()>;
+pub(crate) type UseGuard = Arc<()>;
 
-impl Uses {
+impl UseCount {
     /// Adds a user.
-    pub(crate) fn add(&self) -> Use {
+    pub(crate) fn add(&self) -> UseGuard {
         self.0.clone()
     }
 

@@ -68,7 +68,7 @@ pub(crate) struct WorkQueue {
     /// A request failed, other than by a flush.
     failed: AtomicBool,
     /// Binds that wait for the requests posted before them.
-    binds: Mutex<VecDeque<Bind>>,
+    binds: Mutex<VecDeque<PendingBind>>,
     has_binds: AtomicBool,
 }
 
@@ -88,7 +88,7 @@ impl WorkQueue {
     }
 
     /// How many requests it can record.
-    pub(crate) fn room(&self) -> u32 {
+    pub(crate) fn record_count(&self) -> u32 {
         self.records.len() as u32
     }
 
@@ -145,7 +145,7 @@ impl WorkQueue {
         self.advance(token, wc);
         let ok = wc.is_ok();
         if !ok {
-            self.note_failure(wc);
+            self.record_failure(wc);
         }
         let event = self.event(record, meta, wc);
         (meta & SUPPRESSED == 0 || !ok).then_some((event, meta & UNSIGNALLED == 0 || !ok))
@@ -203,7 +203,7 @@ impl WorkQueue {
     }
 
     #[cold]
-    fn note_failure(&self, wc: &Wc) {
+    fn record_failure(&self, wc: &Wc) {
         if DtoStatus::from(wc.status) != DtoStatus::Flushed {
             self.failed.store(true, Ordering::Relaxed);
         }
@@ -211,7 +211,7 @@ impl WorkQueue {
 
     /// Completes bind number `ticket` when request number `after` has completed; returns its event, if it has one, if that
     /// is now.
-    pub(crate) fn bind(
+    pub(crate) fn add_bind(
         &self,
         _token: &mut CompletionToken,
         ticket: u32,
@@ -228,7 +228,11 @@ impl WorkQueue {
             }
             after => {
                 // Without a request before it, it follows the bind before it.
-                binds.push_back(Bind { ticket, after: after.unwrap_or(ticket.wrapping_sub(1)), event });
+                binds.push_back(PendingBind {
+                    ticket,
+                    after: after.unwrap_or(ticket.wrapping_sub(1)),
+                    event,
+                });
                 self.has_binds.store(true, Ordering::Release);
                 None
             }
@@ -247,7 +251,7 @@ impl WorkQueue {
     }
 
     /// Completes the next bind, if the request before it has completed; returns its event, if it has one.
-    pub(crate) fn take_bind(&self, _token: &mut CompletionToken) -> Option<Option<Event>> {
+    pub(crate) fn next_ready_bind(&self, _token: &mut CompletionToken) -> Option<Option<Event>> {
         let mut binds = lock(&self.binds);
         let bind = if self.is_done(binds.front()?.after) { binds.pop_front() } else { None }?;
         if self.done() == bind.ticket {
@@ -259,7 +263,7 @@ impl WorkQueue {
 }
 
 /// A bind queued after a request.
-struct Bind {
+struct PendingBind {
     ticket: u32,
     after: u32,
     /// `None` if it is suppressed.
@@ -271,11 +275,11 @@ type Block = Box<[OnceLock<Arc<WorkQueue>>]>;
 /// The work queues of a dispatcher.
 pub(crate) struct WorkQueues {
     blocks: [OnceLock<Block>; BLOCKS],
-    vacant: Mutex<Vacant>,
+    free_list: Mutex<FreeList>,
 }
 
 #[derive(Default)]
-struct Vacant {
+struct FreeList {
     /// Unused work queues.
     free: Vec<Arc<WorkQueue>>,
     /// The number of work queues created.
@@ -284,7 +288,7 @@ struct Vacant {
 
 impl WorkQueues {
     pub(crate) fn new() -> Self {
-        Self { blocks: [const { OnceLock::new() }; BLOCKS], vacant: Mutex::default() }
+        Self { blocks: [const { OnceLock::new() }; BLOCKS], free_list: Mutex::default() }
     }
 
     /// The work queue of a completion; `None` for a shared receive, whose first bit is beyond all work queues.
@@ -296,24 +300,25 @@ impl WorkQueues {
 
     /// Returns a work queue for `depth` requests.
     pub(crate) fn acquire(&self, depth: u32) -> Result<Arc<WorkQueue>> {
-        let mut vacant = lock(&self.vacant);
-        if let Some(at) = vacant.free.iter().position(|work_queue| work_queue.room() >= depth * 2) {
-            return Ok(vacant.free.swap_remove(at));
+        let mut free_list = lock(&self.free_list);
+        if let Some(at) = free_list.free.iter().position(|work_queue| work_queue.record_count() >= depth * 2)
+        {
+            return Ok(free_list.free.swap_remove(at));
         }
-        let index = vacant.made;
+        let index = free_list.made;
         let Some(block) = self.blocks.get(index / BLOCK) else {
             return Err(Error::new(ErrorKind::InsufficientResources, Subtype::ResourceTevd));
         };
         let block = block.get_or_init(|| (0..BLOCK).map(|_| OnceLock::new()).collect());
         let work_queue = block[index % BLOCK].get_or_init(|| Arc::new(WorkQueue::new(index, depth))).clone();
-        vacant.made += 1;
+        free_list.made += 1;
         Ok(work_queue)
     }
 
     /// Takes back a work queue from its endpoint.
     pub(crate) fn release(&self, work_queue: Arc<WorkQueue>) {
         work_queue.invalidate();
-        lock(&self.vacant).free.push(work_queue);
+        lock(&self.free_list).free.push(work_queue);
     }
 }
 
@@ -384,22 +389,22 @@ mod tests {
         let tag = work_queue.restart(&mut CompletionToken(()));
         let bound = || Some(Event::RmrBind { rmr: 5, cookie: 6, status: DtoStatus::Success });
         assert!(
-            work_queue.bind(&mut CompletionToken(()), 0, None, bound()).is_some(),
+            work_queue.add_bind(&mut CompletionToken(()), 0, None, bound()).is_some(),
             "nothing is before it"
         );
         work_queue.store_record(1, wanted(1, false));
-        assert!(work_queue.bind(&mut CompletionToken(()), 2, Some(1), bound()).is_none());
+        assert!(work_queue.add_bind(&mut CompletionToken(()), 2, Some(1), bound()).is_none());
         assert!(
-            work_queue.bind(&mut CompletionToken(()), 3, Some(1), bound()).is_none(),
+            work_queue.add_bind(&mut CompletionToken(()), 3, Some(1), bound()).is_none(),
             "nor before the other"
         );
-        assert!(work_queue.take_bind(&mut CompletionToken(())).is_none());
+        assert!(work_queue.next_ready_bind(&mut CompletionToken(())).is_none());
         assert!(work_queue.complete(&mut CompletionToken(()), &wc(tag, 1, WcStatus::Success)).is_some());
         assert!(
-            work_queue.take_bind(&mut CompletionToken(())).is_some()
-                && work_queue.take_bind(&mut CompletionToken(())).is_some()
+            work_queue.next_ready_bind(&mut CompletionToken(())).is_some()
+                && work_queue.next_ready_bind(&mut CompletionToken(())).is_some()
         );
-        assert!(work_queue.take_bind(&mut CompletionToken(())).is_none() && !work_queue.has_binds());
+        assert!(work_queue.next_ready_bind(&mut CompletionToken(())).is_none() && !work_queue.has_binds());
         assert_eq!(work_queue.done(), 4);
     }
 }

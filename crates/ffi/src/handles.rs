@@ -91,7 +91,7 @@ struct Free {
 impl Free {
     /// The oldest freed slot, if enough others were freed since or all `places` have been used; otherwise the caller takes an unused
     /// slot.
-    fn rested(&mut self, places: usize) -> Option<usize> {
+    fn take_rested(&mut self, places: usize) -> Option<usize> {
         if self.given.len() > self.resting || self.fresh == places { self.given.pop_front() } else { None }
     }
 }
@@ -132,9 +132,9 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
     }
 
     /// A slot without an object, and its cell.
-    fn take(&self) -> Result<(usize, &HandleCell<T>), InsertError> {
+    fn take_free_slot(&self) -> Result<(usize, &HandleCell<T>), InsertError> {
         let mut free = lock(&self.free);
-        if let Some(at) = free.rested(Self::PLACES) {
+        if let Some(at) = free.take_rested(Self::PLACES) {
             return Ok((at, self.cell(at).expect("used before")));
         }
         let at = free.fresh;
@@ -179,7 +179,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
     /// # Errors
     /// [`InsertError`]; the object is dropped.
     pub fn insert(&self, object: T, word: *mut c_void) -> Result<Handle, InsertError> {
-        let (at, cell) = self.take()?;
+        let (at, cell) = self.take_free_slot()?;
         // The lock of the free list orders this after the end of the previous generation.
         let generation = cell.word.load(Ordering::Relaxed) >> GENERATION_SHIFT;
         // SAFETY: the slot is not live and was taken off the free list, so no other thread accesses its object. Tests: those of `Sync`.
@@ -196,7 +196,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
     /// Looks up a handle; `None` if it is NULL, stale or invalid.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<ObjectRef<'_, T, CHUNKS, EACH, GENERATIONS, WORDS>> {
-        let (at, generation) = Self::find(handle.addr().wrapping_sub(self.base()))?;
+        let (at, generation) = Self::decode(handle.addr().wrapping_sub(self.base()))?;
         let cell = self.cell(at)?;
         let counted = cell.word.fetch_add(1, Ordering::Acquire);
         let object = ObjectRef { table: self, at, cell };
@@ -209,7 +209,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
     /// While the result is in use, no handle of this table may be removed, and no [`ObjectRef`] at a removed object may be dropped.
     #[inline(always)]
     pub unsafe fn get_unprotected(&self, handle: Handle) -> Option<&T> {
-        let (at, generation) = Self::find(handle.addr().wrapping_sub(self.base()))?;
+        let (at, generation) = Self::decode(handle.addr().wrapping_sub(self.base()))?;
         let cell = self.cell(at)?;
         if !is_live_in(cell.word.load(Ordering::Acquire), generation) {
             return None;
@@ -256,7 +256,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
     /// The index of a handle among all possible ones; `None` for an invalid handle.
     pub fn index(&self, handle: Handle) -> Option<usize> {
         let offset = handle.addr().wrapping_sub(self.base());
-        Self::find(offset).map(|_| offset / size_of::<Word>())
+        Self::decode(offset).map(|_| offset / size_of::<Word>())
     }
 
     /// The handle with this index, valid or not; NULL beyond the last.
@@ -270,7 +270,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
 
     /// The slot and generation of the handle `offset` bytes after the first; `None` for an invalid handle.
     #[inline]
-    fn find(offset: usize) -> Option<(usize, u64)> {
+    fn decode(offset: usize) -> Option<(usize, u64)> {
         if !offset.is_multiple_of(size_of::<Word>()) || offset >= Self::LAYOUT.size() {
             return None;
         }

@@ -38,14 +38,14 @@ impl ReserveAlloc {
 
     #[cold]
     fn refill(&self) -> bool {
-        self.pieces.iter().all(|place| !place.load(Ordering::Relaxed).is_null() || fill(place))
+        self.pieces.iter().all(|place| !place.load(Ordering::Relaxed).is_null() || allocate_piece(place))
             || !self.pieces[0].load(Ordering::Relaxed).is_null()
     }
 
     /// Frees a piece of the reserve; returns whether that may help an allocation of `size` bytes.
     #[cold]
     fn free_piece(&self, size: usize) -> bool {
-        size <= PIECE.size() && self.pieces.iter().rev().any(empty)
+        size <= PIECE.size() && self.pieces.iter().rev().any(free_if_any)
     }
 
     /// The result of an allocation, attempted again after a piece of the reserve was freed.
@@ -59,7 +59,7 @@ impl ReserveAlloc {
 }
 
 /// Allocates a piece of the reserve; returns whether the system has one.
-fn fill(place: &AtomicPtr<u8>) -> bool {
+fn allocate_piece(place: &AtomicPtr<u8>) -> bool {
     // SAFETY: the layout has a size. Test: `shortage_is_served_from_the_reserve_and_reported`.
     let piece = unsafe { System.alloc(PIECE) };
     if piece.is_null() {
@@ -73,7 +73,7 @@ fn fill(place: &AtomicPtr<u8>) -> bool {
 }
 
 /// Frees a piece; returns whether there was one.
-fn empty(place: &AtomicPtr<u8>) -> bool {
+fn free_if_any(place: &AtomicPtr<u8>) -> bool {
     let piece = place.swap(null_mut(), Ordering::Relaxed);
     if !piece.is_null() {
         // SAFETY: allocated by `fill` with this layout, and taken by this thread only. Test: as above.
@@ -140,7 +140,7 @@ mod tests {
         }
         assert!(!is_served(8), "every piece was given back");
         assert!(reserve.has_memory() && is_served(8), "there is memory again");
-        assert!(reserve.has_memory() && fill(&reserve.pieces[0]), "one too many is freed at once");
+        assert!(reserve.has_memory() && allocate_piece(&reserve.pieces[0]), "one too many is freed at once");
         let layout = Layout::new::<[u64; 4]>();
         // SAFETY: allocated, grown and freed with its layout.
         unsafe {
@@ -149,6 +149,6 @@ mod tests {
             assert_eq!(memory.cast::<u64>().read(), 0);
             reserve.dealloc(memory, Layout::new::<[u64; 8]>());
         }
-        assert!(reserve.pieces.iter().all(empty));
+        assert!(reserve.pieces.iter().all(free_if_any));
     }
 }

@@ -7,10 +7,10 @@ use rustix::event::PollFlags;
 use rustix::stdio::{stdin, stdout};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
-use super::crew::{Crew, Part};
+use super::crew::{Crew, ProcessFd};
+use super::event_loop::{PollEntry, Signals, wait_ready};
 use super::hosts;
-use super::message::{Frames, Hello, News, ORDER_LEN_MAX, Order};
-use super::wake::{Signals, Wanted, wait};
+use super::message::{AgentInfo, CrewEvent, Frames, ORDER_LEN_MAX, Order};
 use crate::failure::{FAILED, Failure, OK, Outcome};
 
 /// Bytes queued for mpirun above which no more output of processes is read.
@@ -19,11 +19,11 @@ const ROOM: usize = 1 << 20;
 const PIECE: usize = 4096;
 
 #[derive(Clone, Copy)]
-enum Watch {
+enum PollSource {
     Signals,
     Orders,
-    News,
-    Crew(u32, Part),
+    Output,
+    Crew(u32, ProcessFd),
 }
 
 struct Agent {
@@ -31,9 +31,9 @@ struct Agent {
     signals: Signals,
     frames: Frames,
     out: Vec<u8>,
-    /// Whether mpirun can still send orders, and whether it can still read news.
-    is_told: bool,
-    is_heard: bool,
+    /// Whether mpirun can still send orders, and whether it can still read events.
+    can_receive: bool,
+    can_send: bool,
     is_gone: bool,
 }
 
@@ -45,89 +45,90 @@ struct Agent {
 pub fn run(version: String) -> Outcome {
     let cores = host::real::allowed_cores().len() as u32;
     let addresses = hosts::own_addresses();
-    let hello = News::Hello(Hello { version, host: hosts::own_name(), cores, addresses });
+    let hello = CrewEvent::Hello(AgentInfo { version, host: hosts::own_name(), cores, addresses });
     let mut agent = Agent {
         crew: Crew::new(),
         signals: Signals::install()?,
         frames: Frames::new(ORDER_LEN_MAX),
         out: hello.encode(),
-        is_told: true,
-        is_heard: true,
+        can_receive: true,
+        can_send: true,
         is_gone: false,
     };
     loop {
-        agent.collect();
+        agent.encode_events();
         if agent.is_gone && agent.out.is_empty() {
-            return Ok(if agent.is_heard { OK } else { FAILED });
+            return Ok(if agent.can_send { OK } else { FAILED });
         }
-        for watch in agent.sleep()? {
-            agent.serve(watch);
+        for watch in agent.wait_ready()? {
+            agent.handle(watch);
         }
         if agent.crew.deadline().is_some_and(|at| at <= Instant::now()) {
-            agent.crew.look();
+            agent.crew.reap_and_kill();
         }
     }
 }
 
 impl Agent {
-    fn collect(&mut self) {
-        while let Some(news) = self.crew.news() {
-            self.is_gone |= news == News::Gone;
-            self.out.extend(news.encode());
+    fn encode_events(&mut self) {
+        while let Some(event) = self.crew.next_event() {
+            self.is_gone |= event == CrewEvent::Finished;
+            self.out.extend(event.encode());
         }
-        if !self.is_heard {
+        if !self.can_send {
             self.out.clear();
         }
     }
 
-    fn sleep(&self) -> Result<Vec<Watch>, Failure> {
-        let (orders, news) = (stdin(), stdout());
-        let mut wanted: Vec<Wanted<'_, Watch>> = vec![(Watch::Signals, self.signals.fd(), PollFlags::IN)];
-        if self.is_told {
-            wanted.push((Watch::Orders, orders, PollFlags::IN));
+    fn wait_ready(&self) -> Result<Vec<PollSource>, Failure> {
+        let (orders, output) = (stdin(), stdout());
+        let mut wanted: Vec<PollEntry<'_, PollSource>> =
+            vec![(PollSource::Signals, self.signals.fd(), PollFlags::IN)];
+        if self.can_receive {
+            wanted.push((PollSource::Orders, orders, PollFlags::IN));
         }
         if !self.out.is_empty() {
-            wanted.push((Watch::News, news, PollFlags::OUT));
+            wanted.push((PollSource::Output, output, PollFlags::OUT));
         }
-        let crew = self.crew.wanted(self.out.len() < ROOM);
-        wanted.extend(crew.map(|((number, part), fd, flags)| (Watch::Crew(number, part), fd, flags)));
-        wait(&wanted, self.crew.deadline())
+        let crew = self.crew.poll_entries(self.out.len() < ROOM);
+        wanted.extend(crew.map(|((number, part), fd, flags)| (PollSource::Crew(number, part), fd, flags)));
+        wait_ready(&wanted, self.crew.deadline())
             .map_err(|why| Failure::run(format!("cannot wait: {why}; check the memory of this host")))
     }
 
-    fn serve(&mut self, watch: Watch) {
+    fn handle(&mut self, watch: PollSource) {
         match watch {
-            Watch::Signals => {
-                for signal in self.signals.come() {
+            PollSource::Signals => {
+                for signal in self.signals.take_pending() {
                     match signal {
-                        SIGCHLD => self.crew.look(),
-                        SIGHUP | SIGINT | SIGTERM => self.crew.order(Order::Kill),
+                        SIGCHLD => self.crew.reap_and_kill(),
+                        SIGHUP | SIGINT | SIGTERM => self.crew.give_order(Order::Kill),
                         _ => {}
                     }
                 }
             }
-            Watch::Orders => self.obey(),
-            Watch::News => {
+            PollSource::Orders => self.read_orders(),
+            PollSource::Output => {
                 let n = self.out.len().min(PIECE);
                 match rustix::io::write(stdout(), &self.out[..n]) {
                     Ok(n) => drop(self.out.drain(..n)),
                     Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
                     Err(_) => {
-                        self.is_heard = false;
-                        self.crew.order(Order::Kill);
+                        self.can_send = false;
+                        self.crew.give_order(Order::Kill);
                     }
                 }
             }
-            Watch::Crew(number, part) => self.crew.ready((number, part)),
+            PollSource::Crew(number, part) => self.crew.handle_ready((number, part)),
         }
     }
 
-    fn obey(&mut self) {
+    fn read_orders(&mut self) {
         let mut bytes = vec![0; 64 << 10];
         match rustix::io::read(stdin(), &mut bytes[..]) {
             Ok(n) if n > 0 => self.frames.push(&bytes[..n]),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
-            _ => return self.leave(),
+            _ => return self.kill_all(),
         }
         loop {
             let order = match self.frames.next() {
@@ -136,15 +137,15 @@ impl Agent {
                 Err(_) => None,
             };
             match order {
-                Some(order) => self.crew.order(order),
-                None => return self.leave(),
+                Some(order) => self.crew.give_order(order),
+                None => return self.kill_all(),
             }
         }
     }
 
     /// Standard input has ended or is malformed: kills all processes.
-    fn leave(&mut self) {
-        self.is_told = false;
-        self.crew.order(Order::Kill);
+    fn kill_all(&mut self) {
+        self.can_receive = false;
+        self.crew.give_order(Order::Kill);
     }
 }

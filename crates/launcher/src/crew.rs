@@ -22,26 +22,26 @@ use rustix::process::{
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::dump;
+use super::event_loop::PollEntry;
 use super::guard::Guard;
-use super::linked::Linked;
-use super::message::{End, Library, News, Order, Start, Stream};
-use super::wake::Wanted;
-use super::words::remedy;
+use super::linked::LinkedMpi;
+use super::message::{CrewEvent, ExitReason, Library, Order, ProcessSpec, Stream};
+use super::texts::remedy;
 use super::{program, topology};
-use crate::beside;
+use crate::install_paths;
 
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
 /// Interval of the check for core dumps in progress; each check reads a file of /proc per process.
-const DUMP_LOOK: Duration = Duration::from_millis(500);
+const DUMP_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Limit of PMI bytes that a process has not read yet; above it, its PMI stream is closed.
 const PMI_UNREAD_MAX: usize = 256 << 10;
 /// Size of one read, in bytes.
 const PIECE: usize = 64 << 10;
 /// Descriptors per process: PMI, input, output and errors. Those used only while it starts are not counted.
-const DESCRIPTORS: u64 = 4;
+const FDS_PER_PROCESS: u64 = 4;
 /// Descriptors for everything else.
-const DESCRIPTORS_BESIDE: u64 = 32;
+const FDS_OTHER: u64 = 32;
 /// The exit status when the loader does not find a library of the program.
 const NOT_LOADED: u8 = 127;
 /// The loader's search path for libraries.
@@ -51,7 +51,7 @@ const FOREIGN: [&str; 5] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMIX_NAMESPACE
 
 /// A descriptor of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Part {
+pub(super) enum ProcessFd {
     Pmi,
     Input,
     Output(Stream),
@@ -59,12 +59,12 @@ pub(super) enum Part {
 
 /// The pipe of an output stream.
 #[derive(Debug)]
-enum Outlet {
+enum OutputPipe {
     Out(ChildStdout),
     Err(ChildStderr),
 }
 
-impl Outlet {
+impl OutputPipe {
     fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Out(pipe) => pipe.as_fd(),
@@ -82,7 +82,7 @@ impl Outlet {
 
 /// A started program; the key under which its MPI library is cached.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Started {
+struct ProgramKey {
     name: String,
     file: PathBuf,
     /// Its LD_LIBRARY_PATH.
@@ -91,17 +91,17 @@ struct Started {
 
 /// A process, and our ends of its streams; each is dropped when it closes.
 #[derive(Debug)]
-struct Member {
+struct Process {
     child: Child,
-    started: Started,
+    started: ProgramKey,
     /// Whether it has sent any PMI command.
-    has_spoken: bool,
+    has_used_pmi: bool,
     group: Pid,
     pmi: Option<UnixStream>,
     to_pmi: Vec<u8>,
     input: Option<ChildStdin>,
     to_input: Vec<u8>,
-    outlets: BTreeMap<Stream, Outlet>,
+    output_pipes: BTreeMap<Stream, OutputPipe>,
     has_ended: bool,
     /// Its core was still being written when its end was reported.
     is_dumped: bool,
@@ -113,10 +113,10 @@ pub(super) struct Crew {
     /// The path of this program, or why it is unknown.
     own: Result<PathBuf, String>,
     guard: Option<Guard>,
-    members: BTreeMap<u32, Member>,
+    processes: BTreeMap<u32, Process>,
     /// The MPI libraries of programs that ended without any PMI command.
-    linked: BTreeMap<Started, Option<Linked>>,
-    news: VecDeque<News>,
+    mpi_libraries: BTreeMap<ProgramKey, Option<LinkedMpi>>,
+    events: VecDeque<CrewEvent>,
     has_failed: bool,
     /// Set once the processes were asked to end: when to kill the remaining ones, or to repeat the kill.
     kill_at: Option<Instant>,
@@ -130,11 +130,11 @@ impl Crew {
     /// A crew without processes.
     pub(super) fn new() -> Self {
         Self {
-            own: beside::own_program().map_err(|failure| failure.to_string()),
+            own: install_paths::own_program().map_err(|failure| failure.to_string()),
             guard: None,
-            members: BTreeMap::new(),
-            linked: BTreeMap::new(),
-            news: VecDeque::new(),
+            processes: BTreeMap::new(),
+            mpi_libraries: BTreeMap::new(),
+            events: VecDeque::new(),
             has_failed: false,
             kill_at: None,
             was_killed: false,
@@ -143,8 +143,8 @@ impl Crew {
         }
     }
 
-    pub(super) fn news(&mut self) -> Option<News> {
-        self.news.pop_front()
+    pub(super) fn next_event(&mut self) -> Option<CrewEvent> {
+        self.events.pop_front()
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -152,53 +152,57 @@ impl Crew {
     }
 
     /// The descriptors to poll; the output pipes only if `with_output`.
-    pub(super) fn wanted(&self, with_output: bool) -> impl Iterator<Item = Wanted<'_, (u32, Part)>> {
-        self.members.iter().flat_map(move |(&number, member)| {
+    pub(super) fn poll_entries(
+        &self,
+        with_output: bool,
+    ) -> impl Iterator<Item = PollEntry<'_, (u32, ProcessFd)>> {
+        self.processes.iter().flat_map(move |(&number, process)| {
             let writes = |waits: bool| if waits { PollFlags::OUT } else { PollFlags::empty() };
-            let pmi = member.pmi.iter().map(move |stream| {
-                ((number, Part::Pmi), stream.as_fd(), PollFlags::IN | writes(!member.to_pmi.is_empty()))
+            let pmi = process.pmi.iter().map(move |stream| {
+                ((number, ProcessFd::Pmi), stream.as_fd(), PollFlags::IN | writes(!process.to_pmi.is_empty()))
             });
-            let input = member.input.iter().filter(|_| !member.to_input.is_empty());
-            let input = input.map(move |pipe| ((number, Part::Input), pipe.as_fd(), PollFlags::OUT));
-            let outlets = member.outlets.iter().filter(move |_| with_output);
-            let outlets = outlets
-                .map(move |(&stream, outlet)| ((number, Part::Output(stream)), outlet.fd(), PollFlags::IN));
-            pmi.chain(input).chain(outlets)
+            let input = process.input.iter().filter(|_| !process.to_input.is_empty());
+            let input = input.map(move |pipe| ((number, ProcessFd::Input), pipe.as_fd(), PollFlags::OUT));
+            let output_pipes = process.output_pipes.iter().filter(move |_| with_output);
+            let output_pipes = output_pipes.map(move |(&stream, output_pipe)| {
+                ((number, ProcessFd::Output(stream)), output_pipe.fd(), PollFlags::IN)
+            });
+            pmi.chain(input).chain(output_pipes)
         })
     }
 
     /// Handles a ready descriptor, without blocking.
-    pub(super) fn ready(&mut self, (number, part): (u32, Part)) {
+    pub(super) fn handle_ready(&mut self, (number, part): (u32, ProcessFd)) {
         match part {
-            Part::Pmi => {
+            ProcessFd::Pmi => {
                 self.read_pmi(number);
                 self.write_pmi(number);
             }
-            Part::Input => self.write_input(number),
-            Part::Output(stream) => _ = self.read_output(number, stream),
+            ProcessFd::Input => self.write_input(number),
+            ProcessFd::Output(stream) => _ = self.read_output(number, stream),
         }
     }
 
     /// Executes an order.
-    pub(super) fn order(&mut self, order: Order) {
+    pub(super) fn give_order(&mut self, order: Order) {
         match order {
             Order::Start(number, start) => {
-                let news = match self.start(number, &start) {
-                    Ok(pid) => News::Started(number, pid),
+                let event = match self.start(number, &start) {
+                    Ok(pid) => CrewEvent::Started(number, pid),
                     Err(why) => {
                         self.has_failed = true;
-                        News::NotStarted(number, why)
+                        CrewEvent::NotStarted(number, why)
                     }
                 };
-                self.news.push_back(news);
+                self.events.push_back(event);
             }
             Order::Pmi(number, bytes) => {
-                if let Some(member) = self.members.get_mut(&number) {
-                    member.to_pmi.extend_from_slice(&bytes);
+                if let Some(process) = self.processes.get_mut(&number) {
+                    process.to_pmi.extend_from_slice(&bytes);
                     self.write_pmi(number);
                 }
             }
-            Order::Input(number, bytes) => self.give_input(number, &bytes),
+            Order::Input(number, bytes) => self.queue_input(number, &bytes),
             Order::Signal(signal) => {
                 if let Some(signal) = Signal::from_named_raw(signal) {
                     self.signal(signal);
@@ -207,52 +211,54 @@ impl Crew {
             Order::End => self.end(),
             Order::Kill => self.kill(),
         }
-        self.bury_if_over();
+        self.finish_if_ended();
     }
 
     /// Reaps processes that have ended, and kills the others once the grace period has passed.
-    pub(super) fn look(&mut self) {
+    pub(super) fn reap_and_kill(&mut self) {
         let running: Vec<(u32, Pid)> = self
-            .members
+            .processes
             .iter()
-            .filter(|(_, member)| !member.has_ended)
-            .map(|(number, member)| (*number, member.group))
+            .filter(|(_, process)| !process.has_ended)
+            .map(|(number, process)| (*number, process.group))
             .collect();
         let is_time = self.dumps_at.is_some_and(|at| at <= Instant::now());
         for (number, pid) in running {
-            if let Some(end) = ended(pid) {
-                self.end_of(number, end);
+            if let Some(end) = exit_reason(pid) {
+                self.report_end(number, end);
             } else if let Some(signal) = if is_time { dump::signal(pid) } else { None } {
-                self.end_of(number, End::Signal(signal));
-                self.member(number).into_iter().for_each(|member| member.is_dumped = true);
+                self.report_end(number, ExitReason::Signal(signal));
+                self.process(number).into_iter().for_each(|process| process.is_dumped = true);
             }
         }
         if is_time {
-            let is_any_left = self.members.values().any(|member| !member.has_ended);
-            self.dumps_at = is_any_left.then(|| Instant::now() + DUMP_LOOK);
+            let is_any_left = self.processes.values().any(|process| !process.has_ended);
+            self.dumps_at = is_any_left.then(|| Instant::now() + DUMP_CHECK_INTERVAL);
         }
         if self.kill_at.is_some_and(|at| at <= Instant::now()) {
             self.kill();
         }
-        self.bury_if_over();
+        self.finish_if_ended();
     }
 
     /// Starts a process and returns its process id.
-    fn start(&mut self, number: u32, start: &Start) -> Result<u32, String> {
+    fn start(&mut self, number: u32, start: &ProcessSpec) -> Result<u32, String> {
         if self.has_failed {
-            return Err("nothing more is started, as another did not start; mend that first".to_owned());
+            return Err(
+                "not started, because another process could not be started; fix that first".to_owned()
+            );
         }
         let (name, arguments) = start.command.split_first().ok_or("no program is given; name one")?;
         let file = program::find(name, Path::new(&start.directory), self.variable(start, "PATH"))?;
-        reserve(start.local_size)?;
-        let count = self.members.len();
-        let failed = |why: io::Error| refusal(name, &why, count);
+        raise_fd_limit(start.local_size)?;
+        let count = self.processes.len();
+        let failed = |why: io::Error| spawn_error(name, &why, count);
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         let mut command = Command::new(&file);
         command.arg0(name).args(arguments).current_dir(&start.directory).process_group(0);
-        self.describe(&mut command, start, theirs.as_raw_fd());
+        self.set_environment(&mut command, start, theirs.as_raw_fd());
         command.stdin(if start.reads { Stdio::piped() } else { Stdio::null() });
-        let output = || if start.writes_itself { Stdio::inherit() } else { Stdio::piped() };
+        let output = || if start.inherits_output { Stdio::inherit() } else { Stdio::piped() };
         command.stdout(output()).stderr(output());
         let guard = self.guard()?;
         let child = spawn(&mut command, &theirs, start).map_err(failed)?;
@@ -261,9 +267,9 @@ impl Crew {
         let search = command.get_envs().find(|(variable, _)| *variable == SEARCHED);
         let search =
             search.map_or_else(|| std::env::var_os(SEARCHED), |(_, value)| value.map(OsString::from));
-        let started = Started { name: Path::new(name).display().to_string(), file, search };
-        self.members.insert(number, Member::new(child, started, ours));
-        self.dumps_at.get_or_insert_with(|| Instant::now() + DUMP_LOOK);
+        let started = ProgramKey { name: Path::new(name).display().to_string(), file, search };
+        self.processes.insert(number, Process::new(child, started, ours));
+        self.dumps_at.get_or_insert_with(|| Instant::now() + DUMP_CHECK_INTERVAL);
         Ok(pid)
     }
 
@@ -272,30 +278,28 @@ impl Crew {
         if self.guard.is_none() {
             let own = self.own.as_ref().map_err(String::clone)?;
             let guard = Guard::start(own).map_err(|why| {
-                format!(
-                    "the guard of the processes, {}, cannot be started: {why}{}",
-                    own.display(),
-                    remedy(&why)
-                )
+                format!("the guard process, {}, cannot be started: {why}{}", own.display(), remedy(&why))
             });
             self.guard = Some(guard?);
         }
-        self.guard.as_mut().ok_or_else(|| "the guard is not there; please report this bug".to_owned())
+        self.guard.as_mut().ok_or_else(|| "there is no guard process; please report this bug".to_owned())
     }
 
     /// The value of a variable in the environment of the process.
-    fn variable(&self, start: &Start, name: &str) -> Option<OsString> {
+    fn variable(&self, start: &ProcessSpec, name: &str) -> Option<OsString> {
         let own = start.variables.iter().rev().find(|(own, _)| own == name);
         own.map(|(_, value)| value.clone()).or_else(|| std::env::var_os(name))
     }
 
     /// Sets the environment of a process.
-    fn describe(&self, command: &mut Command, start: &Start, pmi: i32) {
+    fn set_environment(&self, command: &mut Command, start: &ProcessSpec, pmi: i32) {
         FOREIGN.iter().for_each(|name| _ = command.env_remove(name));
         let directory = match &start.mpi {
             Library::None => None,
             Library::In(directory) => Some(PathBuf::from(directory)),
-            Library::Beside => self.own.as_deref().ok().and_then(Path::parent).and_then(beside::mpi),
+            Library::Bundled => {
+                self.own.as_deref().ok().and_then(Path::parent).and_then(install_paths::mpi_directory)
+            }
         };
         command.envs(start.variables.iter().map(|(name, value)| (name, value)));
         if let Some(directory) = directory {
@@ -312,20 +316,20 @@ impl Crew {
             .env("MPI_LOCALNRANKS", start.local_size.to_string());
     }
 
-    fn member(&mut self, number: u32) -> Option<&mut Member> {
-        self.members.get_mut(&number)
+    fn process(&mut self, number: u32) -> Option<&mut Process> {
+        self.processes.get_mut(&number)
     }
 
     /// Forwards PMI commands of a process to the server.
     fn read_pmi(&mut self, number: u32) {
         let mut bytes = [0; 4096];
         loop {
-            let Some(stream) = self.member(number).and_then(|member| member.pmi.as_mut()) else { return };
+            let Some(stream) = self.process(number).and_then(|process| process.pmi.as_mut()) else { return };
             match stream.read(&mut bytes) {
                 Ok(0) => break,
                 Ok(n) => {
-                    self.member(number).into_iter().for_each(|member| member.has_spoken = true);
-                    self.news.push_back(News::Pmi(number, bytes[..n].to_vec()));
+                    self.process(number).into_iter().for_each(|process| process.has_used_pmi = true);
+                    self.events.push_back(CrewEvent::Pmi(number, bytes[..n].to_vec()));
                 }
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return,
                 Err(why) if why.kind() == ErrorKind::Interrupted => {}
@@ -337,96 +341,98 @@ impl Crew {
     }
 
     fn close_pmi(&mut self, number: u32) {
-        let Some(member) = self.member(number) else { return };
-        member.to_pmi.clear();
-        if member.pmi.take().is_some() {
-            self.news.push_back(News::Pmi(number, Vec::new()));
+        let Some(process) = self.process(number) else { return };
+        process.to_pmi.clear();
+        if process.pmi.take().is_some() {
+            self.events.push_back(CrewEvent::Pmi(number, Vec::new()));
         }
     }
 
     fn write_pmi(&mut self, number: u32) {
-        let Some(member) = self.member(number) else { return };
-        let Some(stream) = member.pmi.as_mut() else { return member.to_pmi.clear() };
+        let Some(process) = self.process(number) else { return };
+        let Some(stream) = process.pmi.as_mut() else { return process.to_pmi.clear() };
         // A write error is ignored: the next read reports the end of the stream.
-        write_some(stream, &mut member.to_pmi);
-        if member.to_pmi.len() > PMI_UNREAD_MAX {
+        write_some(stream, &mut process.to_pmi);
+        if process.to_pmi.len() > PMI_UNREAD_MAX {
             self.close_pmi(number);
         }
     }
 
     /// Queues input for a process; an empty slice closes its standard input.
-    fn give_input(&mut self, number: u32, bytes: &[u8]) {
-        let Some(member) = self.member(number) else {
-            return self.news.push_back(News::InputTaken(number));
+    fn queue_input(&mut self, number: u32, bytes: &[u8]) {
+        let Some(process) = self.process(number) else {
+            return self.events.push_back(CrewEvent::InputWritten(number));
         };
         if bytes.is_empty() {
-            member.input = None;
+            process.input = None;
         }
-        member.to_input.extend_from_slice(bytes);
+        process.to_input.extend_from_slice(bytes);
         self.write_input(number);
     }
 
     fn write_input(&mut self, number: u32) {
-        let Some(member) = self.member(number) else { return };
-        let is_open = member.input.as_mut().is_some_and(|pipe| write_some(pipe, &mut member.to_input));
+        let Some(process) = self.process(number) else { return };
+        let is_open = process.input.as_mut().is_some_and(|pipe| write_some(pipe, &mut process.to_input));
         if !is_open {
-            member.input = None;
-            member.to_input.clear();
+            process.input = None;
+            process.to_input.clear();
         }
-        if member.to_input.is_empty() {
-            self.news.push_back(News::InputTaken(number));
+        if process.to_input.is_empty() {
+            self.events.push_back(CrewEvent::InputWritten(number));
         }
     }
 
     /// Forwards output of a process; returns whether another read may succeed without waiting.
     fn read_output(&mut self, number: u32, stream: Stream) -> bool {
-        let Some(outlet) = self.member(number).and_then(|member| member.outlets.get_mut(&stream)) else {
+        let Some(output_pipe) =
+            self.process(number).and_then(|process| process.output_pipes.get_mut(&stream))
+        else {
             return false;
         };
         let mut bytes = vec![0; PIECE];
-        match outlet.read(&mut bytes) {
+        match output_pipe.read(&mut bytes) {
             Ok(n) if n > 0 => {
                 bytes.truncate(n);
-                self.news.push_back(News::Output(number, stream, bytes));
+                self.events.push_back(CrewEvent::Output(number, stream, bytes));
                 return true;
             }
             Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return false,
             _ => {}
         }
-        if let Some(member) = self.member(number) {
-            member.outlets.remove(&stream);
+        if let Some(process) = self.process(number) {
+            process.output_pipes.remove(&stream);
         }
-        self.news.push_back(News::Output(number, stream, Vec::new()));
+        self.events.push_back(CrewEvent::Output(number, stream, Vec::new()));
         false
     }
 
     /// Reports that a process has ended, after the PMI commands and output that it left in its streams.
-    fn end_of(&mut self, number: u32, end: End) {
+    fn report_end(&mut self, number: u32, end: ExitReason) {
         self.read_pmi(number);
         self.close_pmi(number);
         self.drain(number);
-        if let Some(member) = self.member(number) {
-            member.has_ended = true;
-            member.input = None;
-            member.to_input.clear();
+        if let Some(process) = self.process(number) {
+            process.has_ended = true;
+            process.input = None;
+            process.to_input.clear();
         }
         let hint = self.hint(number, end);
-        self.news.extend(hint);
-        self.news.push_back(News::Ended(number, end));
+        self.events.extend(hint);
+        self.events.push_back(CrewEvent::Ended(number, end));
     }
 
     /// A hint about the MPI library of a process that ended without any PMI command.
-    fn hint(&mut self, number: u32, end: End) -> Option<News> {
-        let (End::Exit(code), member) = (end, self.members.get(&number)?) else { return None };
-        if member.has_spoken {
+    fn hint(&mut self, number: u32, end: ExitReason) -> Option<CrewEvent> {
+        let (ExitReason::Exit(code), process) = (end, self.processes.get(&number)?) else { return None };
+        if process.has_used_pmi {
             return None;
         }
-        let Started { name, file, search } = &member.started;
-        let find = || Linked::of(file, search.as_deref());
-        let linked = self.linked.entry(member.started.clone()).or_insert_with(find).as_ref()?;
+        let ProgramKey { name, file, search } = &process.started;
+        let find = || LinkedMpi::examine(file, search.as_deref());
+        let library = self.mpi_libraries.entry(process.started.clone()).or_insert_with(find).as_ref()?;
         match code {
-            NOT_LOADED => Some(News::Missing(number, linked.missing(name)?)),
-            _ => Some(News::Alone(number, linked.alone(name)?)),
+            NOT_LOADED => Some(CrewEvent::Missing(number, library.missing_hint(name)?)),
+            _ => Some(CrewEvent::NotJoined(number, library.not_joined_hint(name)?)),
         }
     }
 
@@ -443,8 +449,8 @@ impl Crew {
 
     /// Asks all processes to end (SIGTERM), unless all have ended already. Processes that still run after [`GRACE`] are killed.
     fn end(&mut self) {
-        let is_quiet = |member: &Member| member.has_ended && member.outlets.is_empty();
-        if self.kill_at.is_none() && !self.members.values().all(is_quiet) {
+        let is_quiet = |process: &Process| process.has_ended && process.output_pipes.is_empty();
+        if self.kill_at.is_none() && !self.processes.values().all(is_quiet) {
             self.signal(Signal::TERM);
             self.signal(Signal::CONT);
         }
@@ -458,30 +464,31 @@ impl Crew {
     }
 
     fn signal(&self, signal: Signal) {
-        for member in self.members.values() {
-            if signal == Signal::KILL && member.is_being_dumped() {
-                dump::signal_others(member.group, signal);
+        for process in self.processes.values() {
+            if signal == Signal::KILL && process.is_being_dumped() {
+                dump::signal_others(process.group, signal);
                 continue;
             }
             // Fails if the only process left in the group is a zombie.
-            let _ = kill_process_group(member.group, signal);
+            let _ = kill_process_group(process.group, signal);
         }
     }
 
     /// Once an end was requested, all processes have ended, and no output is expected any more: kills the remaining groups and
     /// reaps the processes.
-    fn bury_if_over(&mut self) {
-        let is_quiet = |member: &Member| member.has_ended && (self.was_killed || member.outlets.is_empty());
-        if self.is_gone || self.kill_at.is_none() || !self.members.values().all(is_quiet) {
+    fn finish_if_ended(&mut self) {
+        let is_quiet =
+            |process: &Process| process.has_ended && (self.was_killed || process.output_pipes.is_empty());
+        if self.is_gone || self.kill_at.is_none() || !self.processes.values().all(is_quiet) {
             return;
         }
         self.signal(Signal::KILL);
-        let numbers: Vec<u32> = self.members.keys().copied().collect();
+        let numbers: Vec<u32> = self.processes.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.drain(number));
-        for (_, mut member) in std::mem::take(&mut self.members) {
-            if !member.is_being_dumped() {
+        for (_, mut process) in std::mem::take(&mut self.processes) {
+            if !process.is_being_dumped() {
                 // Already ended, so this does not block.
-                let _ = member.child.wait();
+                let _ = process.child.wait();
             }
         }
         if let Some(guard) = self.guard.take() {
@@ -489,20 +496,20 @@ impl Crew {
         }
         self.is_gone = true;
         self.kill_at = None;
-        self.news.push_back(News::Gone);
+        self.events.push_back(CrewEvent::Finished);
     }
 }
 
-impl Member {
-    fn new(mut child: Child, started: Started, pmi: UnixStream) -> Self {
+impl Process {
+    fn new(mut child: Child, started: ProgramKey, pmi: UnixStream) -> Self {
         let group = Pid::from_child(&child);
-        let outlets = [
-            child.stdout.take().map(|pipe| (Stream::Out, Outlet::Out(pipe))),
-            child.stderr.take().map(|pipe| (Stream::Err, Outlet::Err(pipe))),
+        let output_pipes = [
+            child.stdout.take().map(|pipe| (Stream::Out, OutputPipe::Out(pipe))),
+            child.stderr.take().map(|pipe| (Stream::Err, OutputPipe::Err(pipe))),
         ];
-        let outlets: BTreeMap<Stream, Outlet> = outlets.into_iter().flatten().collect();
+        let output_pipes: BTreeMap<Stream, OutputPipe> = output_pipes.into_iter().flatten().collect();
         let input = child.stdin.take();
-        let streams = outlets.values().map(Outlet::fd).chain(input.iter().map(AsFd::as_fd));
+        let streams = output_pipes.values().map(OutputPipe::fd).chain(input.iter().map(AsFd::as_fd));
         for fd in streams.chain([pmi.as_fd()]) {
             // Cannot fail on an open descriptor.
             let _ = rustix::io::ioctl_fionbio(fd, true);
@@ -510,13 +517,13 @@ impl Member {
         Self {
             child,
             started,
-            has_spoken: false,
+            has_used_pmi: false,
             group,
             pmi: Some(pmi),
             to_pmi: Vec::new(),
             input,
             to_input: Vec::new(),
-            outlets,
+            output_pipes,
             has_ended: false,
             is_dumped: false,
         }
@@ -524,27 +531,27 @@ impl Member {
 
     /// Whether the kernel is still writing the core of this process.
     fn is_being_dumped(&self) -> bool {
-        self.is_dumped && ended(self.group).is_none()
+        self.is_dumped && exit_reason(self.group).is_none()
     }
 }
 
 /// Explains why the system refused to start a program, with a remedy.
-fn refusal(name: &OsStr, why: &io::Error, started: usize) -> String {
+fn spawn_error(name: &OsStr, why: &io::Error, started: usize) -> String {
     let shown = Path::new(name).display();
     match why.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => format!(
-            "{shown} cannot be started: {why}; {started} processes of this mpirun were: ask for fewer{}",
+            "{shown} cannot be started: {why}; this mpirun has started {started} processes: start fewer{}",
             remedy(why).replacen(';', ", or", 1)
         ),
         Some(Errno::NOENT) => format!(
-            "{shown} cannot be started: its interpreter is not there; look at its first line, or at what `file` says of it"
+            "{shown} cannot be started: its interpreter does not exist; check its first line, or the output of `file` for it"
         ),
-        _ => format!("{shown} cannot be started: {why}; is it a program for this machine?"),
+        _ => format!("{shown} cannot be started: {why}; check that it is a program for this machine"),
     }
 }
 
 /// Starts a process bound to its processors. It inherits its end of the PMI stream; no other process does.
-fn spawn(command: &mut Command, pmi: &UnixStream, start: &Start) -> io::Result<Child> {
+fn spawn(command: &mut Command, pmi: &UnixStream, start: &ProcessSpec) -> io::Result<Child> {
     let processors = topology::processors(start);
     if processors.is_empty() {
         fcntl_setfd(pmi, FdFlags::empty())?;
@@ -562,13 +569,13 @@ fn spawn(command: &mut Command, pmi: &UnixStream, start: &Start) -> io::Result<C
 }
 
 /// How a process ended; `None` while it runs. Leaves it a zombie.
-fn ended(pid: Pid) -> Option<End> {
+fn exit_reason(pid: Pid) -> Option<ExitReason> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::Pid(pid), options).ok()??;
     let small = |number: i32| u8::try_from(number & 0xff).unwrap_or(u8::MAX);
     match status.exit_status() {
-        Some(code) => Some(End::Exit(small(code))),
-        None => status.terminating_signal().map(|signal| End::Signal(small(signal))),
+        Some(code) => Some(ExitReason::Exit(small(code))),
+        None => status.terminating_signal().map(|signal| ExitReason::Signal(small(signal))),
     }
 }
 
@@ -591,15 +598,15 @@ pub(super) fn write_some(to: &mut impl Write, bytes: &mut Vec<u8>) -> bool {
 }
 
 /// Raises the soft limit of open descriptors if it is too small for this many processes.
-fn reserve(processes: u32) -> Result<(), String> {
-    let needed = u64::from(processes) * DESCRIPTORS + DESCRIPTORS_BESIDE;
+fn raise_fd_limit(processes: u32) -> Result<(), String> {
+    let needed = u64::from(processes) * FDS_PER_PROCESS + FDS_OTHER;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_none_or(|current| current >= needed) {
         return Ok(());
     }
     if let Some(maximum) = maximum.filter(|maximum| *maximum < needed) {
         return Err(format!(
-            "{processes} ranks on one host need {needed} descriptors, and {maximum} is the limit; start fewer, or raise \
+            "{processes} ranks on one host need {needed} descriptors, but the limit is {maximum}; start fewer ranks, or raise \
              `ulimit -Hn`"
         ));
     }
@@ -615,7 +622,7 @@ mod tests {
 
     /// Helper for the test below: run as a child with [`LARGE`] set, this process crashes with a large core.
     #[test]
-    fn a_large_process_that_crashes() {
+    fn large_process_crashes() {
         if std::env::var_os(LARGE).is_some() {
             let memory = vec![1_u8; 1 << 30];
             std::hint::black_box(&memory);
@@ -626,47 +633,48 @@ mod tests {
     /// Goal: a process counts as ended as soon as it crashes; the crew finishes while the core is being written, and the core
     /// becomes complete. Method: a process with 1 GiB of memory, and a crew whose deadlines are set to now.
     #[test]
-    fn nobody_waits_for_a_core() {
+    fn crew_ends_without_waiting_for_a_core_dump() {
         let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
         let (folder, exe) =
             (tempfile::tempdir().expect("a folder"), std::env::current_exe().expect("this test"));
-        let name = "crew::tests::a_large_process_that_crashes";
+        let name = "crew::tests::large_process_crashes";
         let shell = format!("ulimit -c unlimited || exit 7; exec \"$0\" --exact {name} --nocapture");
-        let start = Start {
+        let start = ProcessSpec {
             command: ["sh".into(), "-c".into(), shell.into(), exe.into()].to_vec(),
             directory: folder.path().into(),
             variables: vec![(LARGE.into(), "1".into())],
             local_size: 1,
-            ..Start::default()
+            ..ProcessSpec::default()
         };
         let mut crew = Crew::new();
-        crew.order(Order::Start(0, Box::new(start)));
-        let group = crew.members[&0].group;
+        crew.give_order(Order::Start(0, Box::new(start)));
+        let group = crew.processes[&0].group;
         let end = loop {
             crew.dumps_at = Some(Instant::now());
-            crew.look();
-            match crew.news() {
-                Some(News::Ended(0, end)) => break end,
+            crew.reap_and_kill();
+            match crew.next_event() {
+                Some(CrewEvent::Ended(0, end)) => break end,
                 _ => std::thread::sleep(Duration::from_millis(1)),
             }
         };
-        if pattern.trim() != "core" || end == End::Exit(7) {
+        if pattern.trim() != "core" || end == ExitReason::Exit(7) {
             eprintln!("SKIPPED: no core is written to a file here");
             return;
         }
-        assert_eq!(end, End::Signal(6));
-        assert!(ended(group).is_none(), "its core is still being written");
-        crew.order(Order::End);
+        assert_eq!(end, ExitReason::Signal(6));
+        assert!(exit_reason(group).is_none(), "its core is still being written");
+        crew.give_order(Order::End);
         crew.kill_at = Some(Instant::now());
-        crew.look();
-        let is_gone = std::iter::from_fn(|| crew.news()).any(|news| matches!(news, News::Gone));
-        assert!(is_gone && ended(group).is_none(), "nobody has waited");
+        crew.reap_and_kill();
+        let is_gone =
+            std::iter::from_fn(|| crew.next_event()).any(|event| matches!(event, CrewEvent::Finished));
+        assert!(is_gone && exit_reason(group).is_none(), "the crew has waited for the core");
         let status = rustix::process::waitpid(Some(group), rustix::process::WaitOptions::empty());
         assert!(
             status
                 .is_ok_and(|status| status.is_some_and(|(_, status)| status.terminating_signal() == Some(6)))
         );
         let core = std::fs::read_dir(folder.path()).expect("a folder").flatten().next().expect("a core");
-        assert!(core.metadata().expect("a file").len() > 1 << 30, "nobody has cut it short");
+        assert!(core.metadata().expect("a file").len() > 1 << 30, "the core is incomplete");
     }
 }

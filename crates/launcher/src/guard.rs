@@ -30,18 +30,18 @@ impl Guard {
 
     /// Adds a process group.
     pub(super) fn watch(&mut self, group: Pid) {
-        self.tell(&group.as_raw_pid().to_string());
+        self.send_line(&group.as_raw_pid().to_string());
     }
 
     /// Ends the guard: nothing is left to kill.
     pub(super) fn dismiss(mut self) {
-        self.tell(FAREWELL);
+        self.send_line(FAREWELL);
         drop(self.0.stdin.take());
         // It exits immediately after the farewell, or was killed before.
         let _ = self.0.wait();
     }
 
-    fn tell(&mut self, line: &str) {
+    fn send_line(&mut self, line: &str) {
         if let Some(to) = &mut self.0.stdin {
             // The guard may have been killed: the ranks run on without it.
             let _ = to.write_all(format!("{line}\n").as_bytes());

@@ -21,15 +21,18 @@ pub(super) struct Host {
 ///
 /// # Errors
 /// The first host that cannot be parsed.
-pub(super) fn of_words(words: &[String]) -> Result<Vec<Host>, Failure> {
-    words.iter().map(|word| host(word).map_err(|why| Failure::usage(format!("--host: {why}")))).collect()
+pub(super) fn parse_list(words: &[String]) -> Result<Vec<Host>, Failure> {
+    words
+        .iter()
+        .map(|word| parse_host(word).map_err(|why| Failure::usage(format!("--host: {why}"))))
+        .collect()
 }
 
 /// Reads the hosts of a file.
 ///
 /// # Errors
 /// If the file cannot be read, or the first line that cannot be parsed.
-pub(super) fn of_file(path: &Path) -> Result<Vec<Host>, Failure> {
+pub(super) fn read_file(path: &Path) -> Result<Vec<Host>, Failure> {
     let shown = path.display();
     let text = bounded::read_text(path, FILE_MAX).map_err(|why| {
         Failure::usage(format!("the host file {shown} cannot be read: {why}; check its path"))
@@ -38,23 +41,23 @@ pub(super) fn of_file(path: &Path) -> Result<Vec<Host>, Failure> {
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default();
         if !line.trim().is_empty() {
-            let host = in_file(line);
+            let host = parse_line(line);
             hosts.push(host.map_err(|why| Failure::usage(format!("line {number} of {shown}: {why}")))?);
         }
     }
     if hosts.is_empty() {
-        return Err(Failure::usage(format!("the host file {shown} names no host; write one in each line")));
+        return Err(Failure::usage(format!("the host file {shown} names no host; write one per line")));
     }
     Ok(hosts)
 }
 
 /// Parses a line of a host file.
-fn in_file(line: &str) -> Result<Host, String> {
+fn parse_line(line: &str) -> Result<Host, String> {
     let mut words = line.split_whitespace();
-    let mut host = host(words.next().unwrap_or_default())?;
+    let mut host = parse_host(words.next().unwrap_or_default())?;
     for word in words {
         match word.split_once('=') {
-            Some(("slots", number)) => host.slots = slots(number)?,
+            Some(("slots", number)) => host.slots = parse_slots(number)?,
             // Accepted because other launchers use it; it does not set the number of ranks.
             Some(("max_slots" | "max-slots", _)) => {}
             _ => {
@@ -68,7 +71,7 @@ fn in_file(line: &str) -> Result<Host, String> {
 }
 
 /// Parses `HOST[:RANKS]`.
-fn host(word: &str) -> Result<Host, String> {
+fn parse_host(word: &str) -> Result<Host, String> {
     let (name, number) = match word.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, rest)) => (name, rest.strip_prefix(':')),
         // More than one colon: an IPv6 address without a port.
@@ -80,18 +83,18 @@ fn host(word: &str) -> Result<Host, String> {
         || name.starts_with('-')
         || name.contains(|c: char| c.is_whitespace() || c.is_control())
     {
-        return Err(format!("{word:?} names no host; write for example node1 or node1:4"));
+        return Err(format!("{word:?} is not a host; write, for example, node1 or node1:4"));
     }
-    Ok(Host { name: name.to_owned(), slots: number.map_or(Ok(1), slots)? })
+    Ok(Host { name: name.to_owned(), slots: number.map_or(Ok(1), parse_slots)? })
 }
 
-fn slots(number: &str) -> Result<u32, String> {
+fn parse_slots(number: &str) -> Result<u32, String> {
     let slots = number.parse().ok().filter(|slots| *slots > 0);
-    slots.ok_or_else(|| format!("{number:?} is no number of ranks; write for example node1:4"))
+    slots.ok_or_else(|| format!("{number:?} is not a number of ranks; write, for example, node1:4"))
 }
 
 /// The host of each of this many ranks: fills the slots of each host in turn, and starts over if ranks are left.
-pub(super) fn placed(hosts: &[Host], ranks: usize) -> Vec<usize> {
+pub(super) fn assign_ranks(hosts: &[Host], ranks: usize) -> Vec<usize> {
     let round = hosts.iter().enumerate().flat_map(|(at, host)| std::iter::repeat_n(at, host.slots as usize));
     round.cycle().take(ranks).collect()
 }
@@ -129,10 +132,10 @@ mod tests {
             ("[::1]", named("::1", 1)),
             ("fe80::1", named("fe80::1", 1)),
         ] {
-            assert_eq!(host(word), Ok(expected), "{word}");
+            assert_eq!(parse_host(word), Ok(expected), "{word}");
         }
         for word in ["", ":2", "a:", "a:0", "a:x", "-oProxyCommand=x", "a b"] {
-            assert!(host(word).is_err(), "{word}");
+            assert!(parse_host(word).is_err(), "{word}");
         }
     }
 
@@ -142,7 +145,7 @@ mod tests {
         let path = dir.path().join("hosts");
         let read = |text: &str| {
             std::fs::write(&path, text).expect("a file");
-            of_file(&path).map_err(|failure| failure.to_string())
+            read_file(&path).map_err(|failure| failure.to_string())
         };
         assert_eq!(
             read("# nodes\na:2\n\nb slots=3 max_slots=4 # two\nc\n"),
@@ -150,14 +153,14 @@ mod tests {
         );
         assert!(read("a\nb 2\n").expect_err("no number").contains("line 2 of"));
         assert!(read("# none\n").expect_err("no hosts").contains("names no host"));
-        assert!(of_file(Path::new("/nowhere")).is_err());
+        assert!(read_file(Path::new("/nowhere")).is_err());
     }
 
     #[test]
     fn hosts_are_filled_in_turn() {
         let hosts = [named("a", 2), named("b", 1)];
-        assert_eq!(placed(&hosts, 2), [0, 0]);
-        assert_eq!(placed(&hosts, 5), [0, 0, 1, 0, 0]);
+        assert_eq!(assign_ranks(&hosts, 2), [0, 0]);
+        assert_eq!(assign_ranks(&hosts, 5), [0, 0, 1, 0, 0]);
         assert!(is_here(&own_name()) && is_here("localhost") && !is_here("no-such-host"));
     }
 }

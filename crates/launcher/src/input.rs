@@ -53,12 +53,12 @@ impl Input {
     }
 
     /// A reader has taken its piece.
-    pub(super) fn taken(&mut self, reader: u32) {
+    pub(super) fn mark_written(&mut self, reader: u32) {
         self.waiting.remove(&reader);
     }
 
     /// A reader has ended.
-    pub(super) fn gone(&mut self, reader: u32) {
+    pub(super) fn remove_reader(&mut self, reader: u32) {
         self.waiting.remove(&reader);
         self.readers.remove(&reader);
     }

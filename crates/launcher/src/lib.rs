@@ -10,43 +10,43 @@
 //! |---|---|
 //! | `options`, `failure` | the description of a job; exit status and errors |
 //! | `hosts`, `topology`, `program` | host lists and the placement of ranks; cores; paths of programs |
-//! | `beside`, `linked` | files that are installed with this program; the MPI library that a program is linked to, for hints |
+//! | `install_paths`, `linked` | files that are installed with this program; the MPI library that a program is linked to, for hints |
 //! | `plan` | the placement of all ranks before the start |
 //! | `job` | the main loop of mpirun: serves PMI, forwards output, detects failures |
 //! | `crew`, `dump`, `guard` | the processes of one host; core dumps in progress; the process that kills them if the crew dies |
 //! | `remote`, `agent`, `message` | the crew of another host, seen from both sides, and their protocol |
-//! | `private` | whether the network between hosts is private |
+//! | `network_check` | whether the network between hosts is private |
 //! | `profile` | the profiles that ranks write |
-//! | `printer`, `input`, `wake`, `words`, `quote` | output in whole lines; input; poll and signals; texts of mpirun; shell quoting |
+//! | `printer`, `input`, `event_loop`, `texts`, `quote` | output in whole lines; input; poll and signals; texts of mpirun; shell quoting |
 
 #![forbid(unsafe_code)]
 
 mod agent;
-pub mod beside;
 mod crew;
 mod dump;
+mod event_loop;
 mod failure;
 mod guard;
 mod hosts;
 mod input;
+pub mod install_paths;
 mod job;
 mod linked;
 mod message;
+mod network_check;
 mod options;
 mod plan;
 mod printer;
-mod private;
 mod profile;
 mod program;
 pub mod quote;
 mod remote;
+mod texts;
 mod topology;
-mod wake;
-mod words;
 
 pub use agent::run as agent;
 pub use failure::{Failure, Outcome};
 pub use guard::run as guard;
 pub use job::{Ended, run};
-pub use options::{Bind, Hosts, Lane, MapBy, MpiLibrary, Options, Program, Reach, Readers};
+pub use options::{Bind, Hosts, MapBy, MpiLibrary, Options, Program, Reach, Readers, Transport};
 pub use plan::Plan;

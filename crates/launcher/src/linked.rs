@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use host::bounded;
 
-use crate::beside;
+use crate::install_paths;
 
 /// The most program headers, dynamic entries and library names that are examined.
 const HEADERS_MAX: usize = 128;
@@ -23,7 +23,7 @@ const TEXT_MAX: usize = 4096;
 const CACHE: &str = "/etc/ld.so.cache";
 const CACHE_MAX: u64 = 64 << 20;
 /// The loader's default directories.
-const USUAL: [&str; 6] =
+const DEFAULT_DIRECTORIES: [&str; 6] =
     ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"];
 
 /// Tags of the dynamic section.
@@ -38,16 +38,16 @@ const PT_DYNAMIC: u32 = 2;
 
 /// The MPI implementation that a library name belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Maker {
+enum MpiFamily {
     /// MPI's standard ABI, which several implementations provide, ours among them.
     Standard,
     OpenMpi,
     Mpich,
 }
 
-impl Maker {
+impl MpiFamily {
     /// From the name that a program is linked to.
-    fn of(library: &str) -> Option<Self> {
+    fn of_library(library: &str) -> Option<Self> {
         let (stem, version) = library.split_once(".so")?;
         let version = version.trim_start_matches('.').split('.').next().unwrap_or_default();
         match stem {
@@ -72,64 +72,68 @@ impl Maker {
 
 /// The MPI library that a program is linked to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Linked {
+pub(super) struct LinkedMpi {
     library: String,
-    maker: Maker,
+    family: MpiFamily,
     is_fortran: bool,
     /// Whether the loader does not find the library, as far as known.
     is_missing: bool,
 }
 
-impl Linked {
+impl LinkedMpi {
     /// Examines a program that is started with `search` as LD_LIBRARY_PATH; `None` if it is not linked to an MPI library.
-    pub(super) fn of(file: &Path, search: Option<&OsStr>) -> Option<Self> {
+    pub(super) fn examine(file: &Path, search: Option<&OsStr>) -> Option<Self> {
         let program = File::open(file).ok()?;
         program.metadata().ok()?.is_file().then_some(())?;
-        let dynamic = Dynamic::read(&|at, len| piece(&program, at, len))?;
-        let mpi = |name: &String| Some((name.clone(), Maker::of(name)?));
-        let all: Vec<(String, Maker)> = dynamic.needed.iter().filter_map(mpi).collect();
+        let dynamic = Dynamic::read(&|at, len| read_piece(&program, at, len))?;
+        let mpi = |name: &String| Some((name.clone(), MpiFamily::of_library(name)?));
+        let all: Vec<(String, MpiFamily)> = dynamic.needed.iter().filter_map(mpi).collect();
         let fortran = |name: &str| ["fort", "mpifh", "usempi"].iter().any(|part| name.contains(part));
         let is_fortran = all.iter().any(|(name, _)| fortran(name));
-        let (library, maker) =
+        let (library, family) =
             all.iter().find(|(name, _)| name.starts_with("libmpi.so")).or(all.first())?.clone();
         let is_missing = !dynamic.is_found(&library, file, search);
-        Some(Self { library, maker, is_fortran, is_missing })
+        Some(Self { library, family, is_fortran, is_missing })
     }
 
     /// The message for a program that the loader could not start; `None` if the library is not the reason.
-    pub(super) fn missing(&self, program: &str) -> Option<String> {
-        let Self { library, maker, .. } = self;
-        let what = format!("{program} needs {library} ({}), which is not found; ", maker.name());
-        let remedy = match maker {
-            Maker::Standard => format!("name the directory of {} by --library", beside::MPI),
+    pub(super) fn missing_hint(&self, program: &str) -> Option<String> {
+        let Self { library, family, .. } = self;
+        let what = format!("{program} needs {library} ({}), which the loader cannot find; ", family.name());
+        let remedy = match family {
+            MpiFamily::Standard => {
+                format!("name the directory of {} by --library", install_paths::MPI_SONAME)
+            }
             _ => self.remedy(),
         };
         self.is_missing.then(|| what + &remedy)
     }
 
     /// The message for a program whose ranks did not join the job; `None` if its library supports that.
-    pub(super) fn alone(&self, program: &str) -> Option<String> {
-        let Self { library, maker, .. } = self;
+    pub(super) fn not_joined_hint(&self, program: &str) -> Option<String> {
+        let Self { library, family, .. } = self;
         let said = || {
             format!(
-                "{program} is linked to {library} ({}), and no rank has joined the job: with that library each is rank 0 of 1; {}",
-                maker.name(),
+                "{program} is linked to {library} ({}), so no rank has joined the job: each is rank 0 of 1; {}",
+                family.name(),
                 self.remedy()
             )
         };
-        (*maker != Maker::Standard).then(said)
+        (*family != MpiFamily::Standard).then(said)
     }
 
     fn remedy(&self) -> String {
         match self.is_fortran {
-            true => "start it by that library's own mpirun, as there are no Fortran bindings here".to_owned(),
-            false => "recompile it with `nicety mpicc`, or start it by that library's own mpirun".to_owned(),
+            true => "start it with that library's own mpirun, as this one has no Fortran bindings".to_owned(),
+            false => {
+                "recompile it with `nicety mpicc`, or start it with that library's own mpirun".to_owned()
+            }
         }
     }
 }
 
 /// Reads up to this many bytes of a file at an offset; fewer at its end.
-fn piece(file: &File, at: u64, len: usize) -> Option<Vec<u8>> {
+fn read_piece(file: &File, at: u64, len: usize) -> Option<Vec<u8>> {
     let (mut bytes, mut got) = (vec![0; len], 0);
     while got < len {
         match file.read_at(&mut bytes[got..], at.checked_add(got as u64)?) {
@@ -197,7 +201,7 @@ impl Dynamic {
         let own = self.search.iter().flat_map(|paths| paths.split(':'));
         let own = own.map(|path| path.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin).into());
         let search = search.into_iter().flat_map(std::env::split_paths);
-        let mut places = search.chain(own).chain(USUAL.iter().map(PathBuf::from));
+        let mut places = search.chain(own).chain(DEFAULT_DIRECTORIES.iter().map(PathBuf::from));
         places.any(|place| place.join(library).exists()) || is_cached(library)
     }
 }
@@ -261,11 +265,11 @@ mod tests {
         })
     }
 
-    fn linked(entries: &[(u64, &str)]) -> Option<Linked> {
+    fn linked(entries: &[(u64, &str)]) -> Option<LinkedMpi> {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("program");
         std::fs::write(&path, image(entries)).expect("a file");
-        Linked::of(&path, None)
+        LinkedMpi::examine(&path, None)
     }
 
     #[test]
@@ -280,38 +284,46 @@ mod tests {
             (dynamic.needed, dynamic.search),
             (vec!["libmpi.so.40".to_owned(), "libc.so.6".to_owned()], vec!["$ORIGIN/lib".to_owned()])
         );
-        let own = Linked::of(&std::env::current_exe().expect("this test"), None);
+        let own = LinkedMpi::examine(&std::env::current_exe().expect("this test"), None);
         assert_eq!(own, None, "this test needs no MPI library");
     }
 
     #[test]
     fn makers_are_known_by_their_libraries() {
-        for (library, maker) in [
-            ("libmpi.so.40", Some(Maker::OpenMpi)),
-            ("libmpi.so.12", Some(Maker::Mpich)),
-            ("libmpich.so.12", Some(Maker::Mpich)),
-            ("libmpi_abi.so.1", Some(Maker::Standard)),
-            ("libmpi_usempif08.so.40", Some(Maker::OpenMpi)),
-            ("libmpifort.so.12", Some(Maker::Mpich)),
+        for (library, family) in [
+            ("libmpi.so.40", Some(MpiFamily::OpenMpi)),
+            ("libmpi.so.12", Some(MpiFamily::Mpich)),
+            ("libmpich.so.12", Some(MpiFamily::Mpich)),
+            ("libmpi_abi.so.1", Some(MpiFamily::Standard)),
+            ("libmpi_usempif08.so.40", Some(MpiFamily::OpenMpi)),
+            ("libmpifort.so.12", Some(MpiFamily::Mpich)),
             ("libmpi", None),
             ("libmpix.so.1", None),
             ("libc.so.6", None),
         ] {
-            assert_eq!(Maker::of(library), maker, "{library}");
+            assert_eq!(MpiFamily::of_library(library), family, "{library}");
         }
     }
 
     #[test]
     fn hints_name_library_maker_and_remedy() {
         let open = linked(&[(DT_NEEDED, "libmpi_mpifh.so.40"), (DT_NEEDED, "libmpi.so.41")]).expect("one");
-        let said = open.missing("./a").expect("it is not here");
-        assert!(said.starts_with("./a needs libmpi.so.41 (Open MPI), which is not found; "), "{said}");
-        assert!(said.contains("no Fortran bindings"), "{said}");
+        let said = open.missing_hint("./a").expect("it is not here");
+        assert!(
+            said.starts_with("./a needs libmpi.so.41 (Open MPI), which the loader cannot find; "),
+            "{said}"
+        );
+        assert!(said.contains("has no Fortran bindings"), "{said}");
         let mpich = linked(&[(DT_NEEDED, "libmpich.so.12")]).expect("one");
-        assert!(mpich.alone("a").is_some_and(|said| said.contains("MPICH") && said.contains("nicety mpicc")));
+        assert!(
+            mpich
+                .not_joined_hint("a")
+                .is_some_and(|said| said.contains("MPICH") && said.contains("nicety mpicc"))
+        );
         let standard = linked(&[(DT_NEEDED, "libmpi_abi.so.1")]).expect("one");
         assert!(
-            standard.alone("a").is_none() && standard.missing("a").is_some_and(|s| s.contains("--library"))
+            standard.not_joined_hint("a").is_none()
+                && standard.missing_hint("a").is_some_and(|s| s.contains("--library"))
         );
         assert_eq!(linked(&[(DT_NEEDED, "libm.so.6")]), None);
     }
@@ -325,7 +337,10 @@ mod tests {
         let is_missing = |runpath: &str, search: Option<&Path>| {
             std::fs::write(&program, image(&[(DT_NEEDED, "libmpi.so.41"), (DT_RUNPATH, runpath)]))
                 .expect("a file");
-            Linked::of(&program, search.map(Path::as_os_str)).expect("one").missing("a").is_some()
+            LinkedMpi::examine(&program, search.map(Path::as_os_str))
+                .expect("one")
+                .missing_hint("a")
+                .is_some()
         };
         assert!(is_missing("", None) && is_missing("$ORIGIN", None));
         assert!(!is_missing("/nowhere:$ORIGIN/lib", None) && !is_missing("", Some(&dir.path().join("lib"))));

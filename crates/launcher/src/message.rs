@@ -12,14 +12,14 @@ use crate::options::MapBy;
 
 /// The largest order in bytes: the kernel limits variables and arguments of a process to 6 MiB, and JSON enlarges them.
 pub(super) const ORDER_LEN_MAX: usize = 64 << 20;
-/// The largest news in bytes: a crew forwards what it reads in pieces of 64 KiB.
-pub(super) const NEWS_LEN_MAX: usize = 1 << 20;
+/// The largest event in bytes: a crew forwards what it reads in pieces of 64 KiB.
+pub(super) const EVENT_LEN_MAX: usize = 1 << 20;
 /// Kind and process number.
 const HEAD_LEN: usize = 5;
 
 /// The description of a process to start.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Start {
+pub(super) struct ProcessSpec {
     /// The program and its arguments.
     pub(super) command: Vec<OsString>,
     /// Its working directory.
@@ -36,7 +36,7 @@ pub(super) struct Start {
     /// Whether it receives standard input.
     pub(super) reads: bool,
     /// Whether it inherits mpirun's output streams instead of writing to pipes.
-    pub(super) writes_itself: bool,
+    pub(super) inherits_output: bool,
 }
 
 /// What the ranks of a host are bound to.
@@ -57,7 +57,7 @@ pub(super) enum Library {
     #[default]
     None,
     /// The library that was built or installed with this program, if it exists.
-    Beside,
+    Bundled,
     /// The library in this directory.
     In(OsString),
 }
@@ -65,7 +65,7 @@ pub(super) enum Library {
 /// An order from mpirun to the crew of a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    Start(u32, Box<Start>),
+    Start(u32, Box<ProcessSpec>),
     /// Bytes of the PMI stream.
     Pmi(u32, Vec<u8>),
     /// Standard input; an empty vector is its end.
@@ -87,14 +87,14 @@ pub(super) enum Stream {
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
+pub(super) enum ExitReason {
     Exit(u8),
     Signal(u8),
 }
 
 /// The first message of an agent: describes itself and its host.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Hello {
+pub(super) struct AgentInfo {
     pub(super) version: String,
     /// The name of its host.
     pub(super) host: String,
@@ -105,8 +105,8 @@ pub(super) struct Hello {
 
 /// An event on a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum News {
-    Hello(Hello),
+pub(super) enum CrewEvent {
+    Hello(AgentInfo),
     /// A process was started, with this process id.
     Started(u32, u32),
     /// A process could not be started, with the reason.
@@ -116,14 +116,14 @@ pub(super) enum News {
     /// Output of a process; an empty vector is the end of the stream.
     Output(u32, Stream, Vec<u8>),
     /// The input given to the process was passed on, or never will be.
-    InputTaken(u32),
-    Ended(u32, End),
+    InputWritten(u32),
+    Ended(u32, ExitReason),
     /// Before `Ended`: the MPI library of the process is missing; the text says so.
     Missing(u32, String),
     /// Before `Ended` of a process that did not join its job: its MPI library cannot join; the text says so.
-    Alone(u32, String),
+    NotJoined(u32, String),
     /// All processes have ended; this is the last event.
-    Gone,
+    Finished,
     /// The crew cannot be reached any more, with the reason.
     Lost(String),
 }
@@ -164,7 +164,7 @@ impl Order {
     }
 }
 
-impl News {
+impl CrewEvent {
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Hello(hello) => frame(b'h', 0, &json(hello)),
@@ -173,12 +173,12 @@ impl News {
             Self::Pmi(number, bytes) => frame(b'p', *number, bytes),
             Self::Output(number, Stream::Out, bytes) => frame(b'o', *number, bytes),
             Self::Output(number, Stream::Err, bytes) => frame(b'e', *number, bytes),
-            Self::InputTaken(number) => frame(b't', *number, &[]),
-            Self::Ended(number, End::Exit(code)) => frame(b'x', *number, &[*code]),
-            Self::Ended(number, End::Signal(signal)) => frame(b'k', *number, &[*signal]),
+            Self::InputWritten(number) => frame(b't', *number, &[]),
+            Self::Ended(number, ExitReason::Exit(code)) => frame(b'x', *number, &[*code]),
+            Self::Ended(number, ExitReason::Signal(signal)) => frame(b'k', *number, &[*signal]),
             Self::Missing(number, text) => frame(b'm', *number, text.as_bytes()),
-            Self::Alone(number, text) => frame(b'a', *number, text.as_bytes()),
-            Self::Gone => frame(b'g', 0, &[]),
+            Self::NotJoined(number, text) => frame(b'a', *number, text.as_bytes()),
+            Self::Finished => frame(b'g', 0, &[]),
             Self::Lost(why) => frame(b'l', 0, why.as_bytes()),
         }
     }
@@ -192,12 +192,12 @@ impl News {
             b'p' => Self::Pmi(number, body),
             b'o' => Self::Output(number, Stream::Out, body),
             b'e' => Self::Output(number, Stream::Err, body),
-            b't' => Self::InputTaken(number),
-            b'x' => Self::Ended(number, End::Exit(*body.first()?)),
-            b'k' => Self::Ended(number, End::Signal(*body.first()?)),
+            b't' => Self::InputWritten(number),
+            b'x' => Self::Ended(number, ExitReason::Exit(*body.first()?)),
+            b'k' => Self::Ended(number, ExitReason::Signal(*body.first()?)),
             b'm' => Self::Missing(number, text(body)?),
-            b'a' => Self::Alone(number, text(body)?),
-            b'g' => Self::Gone,
+            b'a' => Self::NotJoined(number, text(body)?),
+            b'g' => Self::Finished,
             b'l' => Self::Lost(text(body)?),
             _ => return None,
         })
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     fn orders() -> Vec<Order> {
-        let start = Start {
+        let start = ProcessSpec {
             command: vec!["./a".into(), std::os::unix::ffi::OsStringExt::from_vec(vec![0xff])],
             directory: "/tmp".into(),
             variables: vec![("A".into(), "b=c".into())],
@@ -260,7 +260,7 @@ mod tests {
             bind: Binding::Core(MapBy::Socket),
             mpi: Library::In("/lib".into()),
             reads: true,
-            ..Start::default()
+            ..ProcessSpec::default()
         };
         vec![
             Order::Start(7, Box::new(start)),
@@ -272,31 +272,31 @@ mod tests {
         ]
     }
 
-    fn news() -> Vec<News> {
+    fn events() -> Vec<CrewEvent> {
         vec![
-            News::Hello(Hello {
+            CrewEvent::Hello(AgentInfo {
                 version: "1".into(),
                 host: "a".into(),
                 cores: 2,
                 addresses: vec![[10, 0, 0, 1].into()],
             }),
-            News::Started(1, 4711),
-            News::NotStarted(1, "why".into()),
-            News::Pmi(3, vec![0, 255]),
-            News::Output(1, Stream::Out, b"x\n".to_vec()),
-            News::Output(1, Stream::Err, Vec::new()),
-            News::InputTaken(u32::MAX),
-            News::Ended(0, End::Exit(3)),
-            News::Ended(0, End::Signal(9)),
-            News::Missing(1, "a".into()),
-            News::Alone(2, "b".into()),
-            News::Gone,
-            News::Lost("why".into()),
+            CrewEvent::Started(1, 4711),
+            CrewEvent::NotStarted(1, "why".into()),
+            CrewEvent::Pmi(3, vec![0, 255]),
+            CrewEvent::Output(1, Stream::Out, b"x\n".to_vec()),
+            CrewEvent::Output(1, Stream::Err, Vec::new()),
+            CrewEvent::InputWritten(u32::MAX),
+            CrewEvent::Ended(0, ExitReason::Exit(3)),
+            CrewEvent::Ended(0, ExitReason::Signal(9)),
+            CrewEvent::Missing(1, "a".into()),
+            CrewEvent::NotJoined(2, "b".into()),
+            CrewEvent::Finished,
+            CrewEvent::Lost("why".into()),
         ]
     }
 
     fn frames(bytes: &[u8], step: usize) -> Vec<Frame> {
-        let mut frames = Frames::new(NEWS_LEN_MAX);
+        let mut frames = Frames::new(EVENT_LEN_MAX);
         let mut found = Vec::new();
         for piece in bytes.chunks(step) {
             frames.push(piece);
@@ -314,29 +314,30 @@ mod tests {
             let bytes: Vec<u8> = orders().iter().flat_map(Order::encode).collect();
             let found: Option<Vec<Order>> = frames(&bytes, step).into_iter().map(Order::decode).collect();
             assert_eq!(found, Some(orders()));
-            let bytes: Vec<u8> = news().iter().flat_map(News::encode).collect();
-            let found: Option<Vec<News>> = frames(&bytes, step).into_iter().map(News::decode).collect();
-            assert_eq!(found, Some(news()));
+            let bytes: Vec<u8> = events().iter().flat_map(CrewEvent::encode).collect();
+            let found: Option<Vec<CrewEvent>> =
+                frames(&bytes, step).into_iter().map(CrewEvent::decode).collect();
+            assert_eq!(found, Some(events()));
         }
     }
 
     #[test]
-    fn what_is_no_frame_is_shown() {
-        let mut frames = Frames::new(NEWS_LEN_MAX);
+    fn text_that_is_no_frame_is_shown() {
+        let mut frames = Frames::new(EVENT_LEN_MAX);
         frames.push(b"bash: nicety: command not found\n");
         assert_eq!(frames.next(), Err("bash: nicety: command not found\n".to_owned()));
-        let mut frames = Frames::new(NEWS_LEN_MAX);
+        let mut frames = Frames::new(EVENT_LEN_MAX);
         frames.push(&[0, 0, 0, 0]);
         assert!(frames.next().is_err());
         let frame = |len: usize| [&(len as u32).to_le_bytes()[..], &vec![b'o'; len]].concat();
-        for (len, fits) in [(NEWS_LEN_MAX, true), (NEWS_LEN_MAX + 1, false)] {
-            let mut frames = Frames::new(NEWS_LEN_MAX);
+        for (len, fits) in [(EVENT_LEN_MAX, true), (EVENT_LEN_MAX + 1, false)] {
+            let mut frames = Frames::new(EVENT_LEN_MAX);
             frames.push(&frame(len));
             assert_eq!(frames.next().is_ok_and(|frame| frame.is_some()), fits, "{len}");
         }
         assert_eq!(Order::decode((b'?', 0, Vec::new())), None);
         assert_eq!(Order::decode((b'S', 0, b"{}".to_vec())), None);
-        assert_eq!(News::decode((b'x', 0, Vec::new())), None);
-        assert_eq!(News::decode((b's', 0, vec![1])), None);
+        assert_eq!(CrewEvent::decode((b'x', 0, Vec::new())), None);
+        assert_eq!(CrewEvent::decode((b's', 0, vec![1])), None);
     }
 }

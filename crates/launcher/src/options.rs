@@ -26,11 +26,11 @@ pub struct Options {
     /// The order in which ranks are bound to cores; only with [`Bind::Core`].
     pub map_by: Option<MapBy>,
     /// No remark if there are more ranks than cores. The variable NICETY_OVERSUBSCRIBE=1 has the same effect.
-    pub may_share_cores: bool,
+    pub oversubscribe: bool,
     /// The device of the ranks' MPI library, by a name that the caller has checked.
     pub device: Option<String>,
     /// The transport of messages between ranks.
-    pub lane: Option<Lane>,
+    pub transport: Option<Transport>,
     /// The library that programs of MPI's standard ABI are given.
     pub mpi: MpiLibrary,
     /// Whether ranks write profiles of their calls.
@@ -105,14 +105,14 @@ impl Default for Readers {
 
 /// The transport of messages between ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lane {
+pub enum Transport {
     /// Verbs: connections of the device.
     Verbs,
     /// Portals 4 on the device.
     Portals,
 }
 
-impl Lane {
+impl Transport {
     /// The value of `NICETY_LANE`.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -150,7 +150,7 @@ pub enum MapBy {
 pub enum MpiLibrary {
     /// The library that was built or installed with this program.
     #[default]
-    Beside,
+    Bundled,
     /// The library that the programs find themselves.
     None,
     /// The library at this path, which names its file or its directory.

@@ -8,17 +8,17 @@ use std::time::Duration;
 use pmi::mapping::RANKS_MAX;
 
 use super::hosts::{self, Host};
-use super::message::{Binding, Library, Start};
+use super::message::{Binding, Library, ProcessSpec};
 use super::{program, topology};
-use crate::beside;
 use crate::failure::Failure;
+use crate::install_paths;
 use crate::options::{Bind, Hosts, MapBy, MpiLibrary, Options, Program, Reach, Readers};
 use crate::quote::shell_words;
 
 /// Selects the device of the MPI library.
 const DEVICE: &str = "NICETY_DEVICE";
 /// Selects the transport of messages.
-const LANE: &str = "NICETY_LANE";
+const TRANSPORT: &str = "NICETY_LANE";
 /// Requests a profile from the MPI library.
 const PROFILE: &str = "NICETY_PROFILE";
 /// Selects the network between hosts.
@@ -33,7 +33,7 @@ pub(super) struct Rank {
     pub(super) host: usize,
     /// The application number: the index of its program.
     pub(super) appnum: u32,
-    pub(super) start: Start,
+    pub(super) start: ProcessSpec,
 }
 
 /// A job before its start, with at least one rank.
@@ -45,12 +45,12 @@ pub struct Plan {
     pub(super) readers: Readers,
     pub(super) is_tagged: bool,
     /// Suppresses the remark about more ranks than cores.
-    pub(super) may_share_cores: bool,
+    pub(super) oversubscribe: bool,
     pub(super) timeout: Option<Duration>,
     /// Ranks write profiles of their calls.
     pub(super) has_profile: bool,
     /// How agents on other hosts are reached.
-    pub(super) way: Reach,
+    pub(super) reach: Reach,
     /// The version of this program, for agents.
     pub(super) version: String,
 }
@@ -70,18 +70,18 @@ impl Plan {
             ));
         }
         let hosts = match &options.hosts {
-            Hosts::File(path) => hosts::of_file(path)?,
+            Hosts::File(path) => hosts::read_file(path)?,
             Hosts::Own => vec![Host { name: hosts::own_name(), slots: 1 }],
-            Hosts::Words(words) => hosts::of_words(words)?,
+            Hosts::Words(words) => hosts::parse_list(words)?,
         };
-        let all = Common::new(options)?;
+        let all = CommonSettings::new(options)?;
         let sizes: Vec<usize> = programs.iter().map(|program| program.ranks as usize).collect();
         let size = sizes.iter().sum();
         if size > RANKS_MAX as usize {
             return Err(Failure::usage(format!("{size} ranks are too many; start {RANKS_MAX} at most")));
         }
-        let mut hosts = merged(hosts);
-        let placed = hosts::placed(&hosts, size);
+        let mut hosts = merge_hosts(hosts);
+        let placed = hosts::assign_ranks(&hosts, size);
         // Hosts are filled in order, so only the last ones may have no rank.
         hosts.truncate(placed.iter().max().map_or(0, |last| last + 1));
         let mut ranks = Vec::with_capacity(size);
@@ -96,20 +96,20 @@ impl Plan {
             ranks,
             readers: options.readers,
             is_tagged: options.is_tagged,
-            may_share_cores: options.may_share_cores
+            oversubscribe: options.oversubscribe
                 || std::env::var_os(OVERSUBSCRIBE).is_some_and(|set| set == "1"),
             timeout: options.timeout,
             has_profile: options.has_profile,
-            way: options.reach.clone(),
+            reach: options.reach.clone(),
             version: options.version.clone(),
         };
-        plan.number();
+        plan.number_ranks();
         plan.check()?;
         Ok(plan)
     }
 
     /// Sets each rank's place on its host, whether it reads standard input, and whether it writes directly.
-    fn number(&mut self) {
+    fn number_ranks(&mut self) {
         let mut counts = vec![0; self.hosts.len()];
         for rank in &mut self.ranks {
             rank.start.local_rank = counts[rank.host];
@@ -123,7 +123,7 @@ impl Plan {
                 Readers::None => false,
                 Readers::Rank(reader) => reader == number,
             };
-            rank.start.writes_itself = is_alone && !self.is_tagged;
+            rank.start.inherits_output = is_alone && !self.is_tagged;
         }
     }
 
@@ -147,7 +147,7 @@ impl Plan {
             && reader as usize >= size
         {
             return Err(Failure::usage(format!(
-                "--stdin {reader}: there are ranks 0 to {} only; name one of them, all or none",
+                "--stdin {reader}: there are only ranks 0 to {}; name one of them, all or none",
                 size - 1
             )));
         }
@@ -178,7 +178,7 @@ impl Plan {
                     processors if processors.is_empty() => String::new(),
                     processors => format!("processors {processors:?}  "),
                 },
-                Binding::Share => "its share of the cores  ".to_owned(),
+                Binding::Share => "a share of the cores  ".to_owned(),
                 Binding::Core(_) => format!("core {}  ", start.local_rank),
             };
             let directory = shell_words([&start.directory]);
@@ -193,7 +193,7 @@ impl Plan {
         }
         for (host, entry) in self.hosts.iter().enumerate() {
             if !self.is_here(host) {
-                let words = self.way.command(&entry.name);
+                let words = self.reach.command(&entry.name);
                 text += &format!("{} is reached by: {}\n", entry.name, shell_words(&words));
             }
         }
@@ -202,42 +202,43 @@ impl Plan {
 }
 
 /// The settings common to all ranks.
-struct Common {
+struct CommonSettings {
     bind: Binding,
     mpi: Library,
     variables: Vec<(OsString, OsString)>,
     here: PathBuf,
 }
 
-impl Common {
+impl CommonSettings {
     fn new(options: &Options) -> Result<Self, Failure> {
         let bind = match (options.bind, options.map_by) {
             (Bind::None, None | Some(MapBy::None)) => Binding::None,
             (Bind::Share, None) => Binding::Share,
             (Bind::None | Bind::Share, Some(_)) => {
-                return Err(Failure::usage("--map-by says in which order ranks are bound; add --bind core"));
+                return Err(Failure::usage("--map-by is the order of --bind core; add --bind core"));
             }
             (Bind::Core, Some(MapBy::None)) => {
-                return Err(Failure::usage("--bind core needs an order; --map-by core or socket"));
+                return Err(Failure::usage("--bind core needs an order; write --map-by core or socket"));
             }
             (Bind::Core, order) => Binding::Core(order.unwrap_or(MapBy::Core)),
         };
         let mpi = match &options.mpi {
-            MpiLibrary::Beside => Library::Beside,
+            MpiLibrary::Bundled => Library::Bundled,
             MpiLibrary::None => Library::None,
             MpiLibrary::At(path) => Library::In(library(path)?.into()),
         };
         let device = options.device.iter().map(|device| (DEVICE.into(), device.into()));
-        let lane = options.lane.iter().map(|lane| (LANE.into(), lane.name().into()));
+        let transport = options.transport.iter().map(|transport| (TRANSPORT.into(), transport.name().into()));
         let profile = options.has_profile.then(|| (PROFILE.into(), "1".into()));
-        let variables = device.chain(lane).chain(profile).collect();
-        let here = std::env::current_dir()
-            .map_err(|why| Failure::usage(format!("this directory cannot be named: {why}; go to another")))?;
+        let variables = device.chain(transport).chain(profile).collect();
+        let here = std::env::current_dir().map_err(|why| {
+            Failure::usage(format!("cannot find the path of this directory: {why}; change to another"))
+        })?;
         Ok(Self { bind, mpi, variables, here })
     }
 
     /// The start description of a rank of a program.
-    fn start(&self, program: &Program) -> Result<Start, Failure> {
+    fn start(&self, program: &Program) -> Result<ProcessSpec, Failure> {
         let mut variables = self.variables.clone();
         for word in &program.variables {
             variables.push(variable(word)?);
@@ -246,13 +247,13 @@ impl Common {
             .directory
             .as_ref()
             .map_or_else(|| self.here.clone(), |directory| self.here.join(directory));
-        Ok(Start {
+        Ok(ProcessSpec {
             command: program.command.clone(),
             directory: directory.into(),
             variables,
             bind: self.bind,
             mpi: self.mpi.clone(),
-            ..Start::default()
+            ..ProcessSpec::default()
         })
     }
 }
@@ -270,7 +271,7 @@ fn variable(word: &OsString) -> Result<(OsString, OsString), Failure> {
     let value = match bytes.get(at + 1..) {
         Some(value) => OsString::from_vec(value.to_vec()),
         None => std::env::var_os(&name).ok_or_else(|| {
-            Failure::usage(format!("-x {shown}: it is not set here; write -x {shown}=VALUE"))
+            Failure::usage(format!("-x {shown}: the variable is not set here; write -x {shown}=VALUE"))
         })?,
     };
     Ok((name, value))
@@ -279,18 +280,18 @@ fn variable(word: &OsString) -> Result<(OsString, OsString), Failure> {
 /// The directory of a library that is named by its file or its directory.
 fn library(path: &Path) -> Result<PathBuf, Failure> {
     let directory = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-    let found = path.exists() && directory.join(beside::MPI).exists();
+    let found = path.exists() && directory.join(install_paths::MPI_SONAME).exists();
     directory.canonicalize().ok().filter(|_| found).ok_or_else(|| {
         Failure::usage(format!(
-            "--library {}: no {} is there; name it, its directory, or none",
+            "--library {}: there is no {}; name the library, its directory, or none",
             path.display(),
-            beside::MPI
+            install_paths::MPI_SONAME
         ))
     })
 }
 
 /// Merges entries of the same host into the first one and adds up their slots; all names of the local host count as one.
-fn merged(hosts: Vec<Host>) -> Vec<Host> {
+fn merge_hosts(hosts: Vec<Host>) -> Vec<Host> {
     let (own, mut merged, mut known) = (hosts::own_name(), Vec::<Host>::new(), BTreeMap::new());
     for mut host in hosts {
         if hosts::is_here(&host.name) {
@@ -339,10 +340,9 @@ mod tests {
         );
         assert!(plan.ranks[0].start.reads && !plan.ranks[1].start.reads);
         let text = plan.text();
-        assert!(text.starts_with("rank 0  a  its share of the cores  cd "), "{text}");
+        assert!(text.starts_with("rank 0  a  a share of the cores  cd "), "{text}");
         assert!(
-            text.contains("&& A=1 sh\n")
-                && text.contains("rank 3  b  its share of the cores  cd /x && cat\n"),
+            text.contains("&& A=1 sh\n") && text.contains("rank 3  b  a share of the cores  cd /x && cat\n"),
             "{text}"
         );
         assert!(text.contains("b is reached by: ssh -o BatchMode=yes b "), "{text}");
@@ -357,11 +357,11 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_alone_writes_by_itself() {
+    fn single_rank_inherits_the_output_streams() {
         let alone = |ranks, is_tagged, hosts| {
             let options =
                 Options { programs: vec![program(ranks, &["sh"])], is_tagged, hosts, ..Options::default() };
-            plan(&options).ranks[0].start.writes_itself
+            plan(&options).ranks[0].start.inherits_output
         };
         assert!(alone(1, false, Hosts::Own));
         assert!(!alone(1, true, Hosts::Own) && !alone(2, false, Hosts::Own));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_is_a_variable() {
+    fn device_option_is_passed_as_a_variable() {
         let programs = vec![Program { variables: vec!["NICETY_DEVICE=shm".into()], ..program(1, &["sh"]) }];
         let plan = plan(&Options { programs, device: Some("shm+iwarp".to_owned()), ..Options::default() });
         let values: Vec<_> = plan.ranks[0].start.variables.iter().map(|(_, value)| value.to_str()).collect();

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 /// Longer lines are split, in bytes.
 const LINE_MAX: usize = 64 << 10;
 /// Bytes queued for a slow reader above which no more output is read from ranks.
-const ROOM: usize = 256 << 10;
+const QUEUE_MAX: usize = 256 << 10;
 /// Size of a write in bytes: a pipe reported as writable takes this much without blocking (PIPE_BUF).
 const PIECE: usize = 4096;
 /// How long an unfinished line is held back on a terminal.
-const MOMENT: Duration = Duration::from_millis(100);
+const HOLD_TIME: Duration = Duration::from_millis(100);
 
 /// Standard output or standard error of mpirun.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl<W: Write> Printer<W> {
     }
 
     /// Accepts output of a rank; an empty slice is the end of its stream.
-    pub(super) fn take(&mut self, rank: u32, tag: &str, bytes: &[u8], now: Instant) {
+    pub(super) fn add_output(&mut self, rank: u32, tag: &str, bytes: &[u8], now: Instant) {
         let (mut line, since) = self.held.remove(&rank).unwrap_or((Vec::new(), now));
         if bytes.is_empty() {
             if !line.is_empty() {
@@ -101,19 +101,19 @@ impl<W: Write> Printer<W> {
         self.out.extend_from_slice(line.as_bytes());
     }
 
-    /// The next time at which [`Self::show`] has to be called.
+    /// The next time at which [`Self::flush_held`] has to be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let oldest = self.held.values().map(|(_, since)| *since).min();
-        oldest.filter(|_| self.is_terminal).map(|since| since + MOMENT)
+        oldest.filter(|_| self.is_terminal).map(|since| since + HOLD_TIME)
     }
 
     /// Queues unfinished lines that have waited long enough.
-    pub(super) fn show(&mut self, now: Instant, tag: impl Fn(u32) -> String) {
+    pub(super) fn flush_held(&mut self, now: Instant, tag: impl Fn(u32) -> String) {
         if self.deadline().is_none_or(|at| now < at) {
             return;
         }
         for (rank, (line, since)) in std::mem::take(&mut self.held) {
-            if since + MOMENT <= now {
+            if since + HOLD_TIME <= now {
                 self.write(rank, &tag(rank), &line);
             } else {
                 self.held.insert(rank, (line, since));
@@ -122,10 +122,10 @@ impl<W: Write> Printer<W> {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.out.len() < ROOM
+        self.out.len() < QUEUE_MAX
     }
 
-    pub(super) fn has_news(&self) -> bool {
+    pub(super) fn has_output(&self) -> bool {
         !self.out.is_empty()
     }
 
@@ -153,26 +153,26 @@ impl<W: Write> Printer<W> {
 mod tests {
     use super::*;
 
-    struct Desk {
+    struct TestPrinter {
         printer: Printer<Vec<u8>>,
         began: Instant,
     }
 
-    impl Desk {
+    impl TestPrinter {
         fn new(is_tagged: bool, is_terminal: bool) -> Self {
             Self { printer: Printer::new(Vec::new(), is_tagged, is_terminal), began: Instant::now() }
         }
 
         /// A rank writes this many milliseconds after the start.
-        fn at(&mut self, ms: u64, rank: u32, text: &str) -> &mut Self {
+        fn write_at(&mut self, ms: u64, rank: u32, text: &str) -> &mut Self {
             let now = self.began + Duration::from_millis(ms);
-            self.printer.show(now, tag);
-            self.printer.take(rank, &tag(rank), text.as_bytes(), now);
+            self.printer.flush_held(now, tag);
+            self.printer.add_output(rank, &tag(rank), text.as_bytes(), now);
             self
         }
 
         fn text(&mut self) -> String {
-            while self.printer.has_news() {
+            while self.printer.has_output() {
                 self.printer.flush().expect("memory takes all");
             }
             String::from_utf8(self.printer.to.clone()).expect("text")
@@ -185,41 +185,51 @@ mod tests {
 
     #[test]
     fn lines_of_ranks_are_not_mixed() {
-        let mut desk = Desk::new(false, false);
-        desk.at(0, 0, "a")
-            .at(0, 1, "x\ny")
-            .at(900, 0, "b\nc")
-            .at(900, 1, "z\n")
-            .at(900, 0, "")
-            .at(900, 1, "");
-        assert_eq!(desk.text(), "x\nab\nyz\nc");
-        let mut tagged = Desk::new(true, false);
-        tagged.at(0, 0, "a").at(0, 1, "x\ny").at(0, 0, "b\n").at(0, 1, "").at(0, 0, "end\n");
+        let mut printer_test = TestPrinter::new(false, false);
+        printer_test
+            .write_at(0, 0, "a")
+            .write_at(0, 1, "x\ny")
+            .write_at(900, 0, "b\nc")
+            .write_at(900, 1, "z\n")
+            .write_at(900, 0, "")
+            .write_at(900, 1, "");
+        assert_eq!(printer_test.text(), "x\nab\nyz\nc");
+        let mut tagged = TestPrinter::new(true, false);
+        tagged
+            .write_at(0, 0, "a")
+            .write_at(0, 1, "x\ny")
+            .write_at(0, 0, "b\n")
+            .write_at(0, 1, "")
+            .write_at(0, 0, "end\n");
         assert_eq!(tagged.text(), "[1] x\n[0] ab\n[1] y\n[0] end\n");
     }
 
     #[test]
     fn a_question_is_shown_on_a_terminal() {
-        let mut desk = Desk::new(true, true);
-        desk.at(0, 0, "how many? ").at(50, 1, "x\n");
-        assert_eq!(desk.text(), "[1] x\n");
-        assert_eq!(desk.printer.deadline(), Some(desk.began + MOMENT));
-        desk.at(100, 0, "3\n").at(200, 0, "?").at(301, 1, "y\n").at(301, 0, "\n");
-        assert_eq!(desk.text(), "[1] x\n[0] how many? 3\n[0] ?\n[1] y\n[0] \n");
+        let mut printer_test = TestPrinter::new(true, true);
+        printer_test.write_at(0, 0, "how many? ").write_at(50, 1, "x\n");
+        assert_eq!(printer_test.text(), "[1] x\n");
+        assert_eq!(printer_test.printer.deadline(), Some(printer_test.began + HOLD_TIME));
+        printer_test
+            .write_at(100, 0, "3\n")
+            .write_at(200, 0, "?")
+            .write_at(301, 1, "y\n")
+            .write_at(301, 0, "\n");
+        assert_eq!(printer_test.text(), "[1] x\n[0] how many? 3\n[0] ?\n[1] y\n[0] \n");
     }
 
     #[test]
     fn long_lines_are_cut_and_nothing_is_lost() {
-        let mut desk = Desk::new(false, false);
+        let mut printer_test = TestPrinter::new(false, false);
         let long = "a".repeat(LINE_MAX * 2 + 5);
-        desk.at(0, 0, &long);
-        assert_eq!(desk.printer.out.len(), 2 * LINE_MAX);
-        desk.at(0, 0, "\n");
-        assert_eq!(desk.text(), long + "\n");
+        printer_test.write_at(0, 0, &long);
+        assert_eq!(printer_test.printer.out.len(), 2 * LINE_MAX);
+        printer_test.write_at(0, 0, "\n");
+        assert_eq!(printer_test.text(), long + "\n");
     }
 
     #[test]
-    fn a_reader_who_has_left_is_an_error() {
+    fn closed_reader_is_an_error() {
         struct Broken;
         impl Write for Broken {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -230,10 +240,10 @@ mod tests {
             }
         }
         let mut printer = Printer::new(Broken, false, false);
-        printer.take(0, "", b"x\n", Instant::now());
+        printer.add_output(0, "", b"x\n", Instant::now());
         assert_eq!(printer.flush().map_err(|why| why.kind()), Err(ErrorKind::BrokenPipe));
-        printer.take(0, "", b"y\n", Instant::now());
+        printer.add_output(0, "", b"y\n", Instant::now());
         printer.remark("z\n");
-        assert!(!printer.has_news(), "an error is reported once");
+        assert!(!printer.has_output(), "an error is reported once");
     }
 }

@@ -10,12 +10,12 @@ pub(super) struct Profiles(Vec<JobProfile>);
 
 impl Profiles {
     /// Adds a job of this many ranks.
-    pub(super) fn begin(&mut self, ranks: usize) {
+    pub(super) fn add_job(&mut self, ranks: usize) {
         self.0.push(JobProfile { ranks: vec![None; ranks] });
     }
 
     /// Stores the profile of a rank that has finalized.
-    pub(super) fn take(&mut self, server: &Server, id: RankId) {
+    pub(super) fn add_rank(&mut self, server: &Server, id: RankId) {
         let Some(job) = self.0.get_mut(id.job() as usize) else { return };
         let found = Profile::from_notes(id.rank(), job.ranks.len(), |key| server.value(id, key));
         // A malformed profile counts as none.

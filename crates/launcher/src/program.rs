@@ -13,7 +13,7 @@ use rustix::fs::{Access, access};
 pub(super) fn find(name: &OsStr, directory: &Path, path: Option<OsString>) -> Result<PathBuf, String> {
     let shown = Path::new(name).display();
     if !directory.is_dir() {
-        return Err(format!("the directory {} is not there; choose another by --wdir", directory.display()));
+        return Err(format!("there is no directory {}; choose another by --wdir", directory.display()));
     }
     if name.as_encoded_bytes().contains(&b'/') {
         let file = directory.join(name);
@@ -29,23 +29,23 @@ pub(super) fn find(name: &OsStr, directory: &Path, path: Option<OsString>) -> Re
     }
     let is_here = obstacle(&directory.join(name)).is_none();
     let how = if is_here {
-        format!("write ./{shown} for the one in this directory")
+        format!("write ./{shown} for the program in this directory")
     } else {
         "give its path, or add its directory to PATH".to_owned()
     };
-    Err(format!("no program {shown} is found in PATH; {how}"))
+    Err(format!("there is no program {shown} in PATH; {how}"))
 }
 
 /// The reason why a file cannot be started.
 fn obstacle(file: &Path) -> Option<String> {
     match std::fs::metadata(file) {
         Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
-            Some("there is no such file; check the path, or --wdir, from where it is looked for".to_owned())
+            Some("there is no such file; check the path, which is relative to --wdir".to_owned())
         }
         Err(why) => Some(format!("{why}; check the path")),
-        Ok(data) if !data.is_file() => Some("it is no file; name the program itself".to_owned()),
+        Ok(data) if !data.is_file() => Some("it is not a file; name the program itself".to_owned()),
         Ok(_) if access(file, Access::EXEC_OK).is_err() => {
-            Some(format!("it is not executable; chmod +x {}", file.display()))
+            Some(format!("it is not executable; run chmod +x {}", file.display()))
         }
         Ok(_) => None,
     }
@@ -57,7 +57,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn programs_are_found_or_the_reason_is_said() {
+    fn program_is_found_or_refused_with_a_remedy() {
         let dir = tempfile::tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name);
         for (name, mode) in [("good", 0o755), ("plain", 0o644)] {
@@ -73,7 +73,7 @@ mod tests {
             ("missing", "add its directory to PATH"),
             ("./missing", "no such file"),
             ("./plain", "chmod +x"),
-            ("./", "it is no file"),
+            ("./", "it is not a file"),
         ] {
             let why = find(name, "/nowhere").expect_err(name);
             assert!(why.contains(hint) && why.contains("; "), "{why}");

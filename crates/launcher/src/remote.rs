@@ -13,25 +13,25 @@ use rustix::event::PollFlags;
 use rustix::io::ioctl_fionbio;
 
 use super::crew::write_some;
-use super::message::{Frames, Hello, NEWS_LEN_MAX, News, Order};
-use super::wake::Wanted;
-use crate::beside;
+use super::event_loop::PollEntry;
+use super::message::{AgentInfo, CrewEvent, EVENT_LEN_MAX, Frames, Order};
+use crate::install_paths;
 use crate::options::Reach;
 use crate::quote::shell_words;
 
 /// How much of its standard error is kept, in bytes.
-const SAID_MAX: usize = 4096;
+const STDERR_KEPT_MAX: usize = 4096;
 const PIECE: usize = 64 << 10;
 /// How long an agent may take to end everything.
-const PARTING: Duration = Duration::from_secs(3);
+const END_GRACE: Duration = Duration::from_secs(3);
 /// How often, and at which interval, to check whether the connecting program has ended before it is killed.
-const LOOKS: u32 = 50;
-const LOOK: Duration = Duration::from_millis(10);
+const CHECKS_MAX: u32 = 50;
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Reach {
     /// The command whose standard input and output are those of a host's agent.
     pub(super) fn command(&self, host: &str) -> Vec<OsString> {
-        let own = beside::own_program().unwrap_or_else(|_| "nicety".into()).into_os_string();
+        let own = install_paths::own_program().unwrap_or_else(|_| "nicety".into()).into_os_string();
         match self {
             Self::Shell(words) => {
                 let there = format!("exec {} mpirun --agent", shell_words([&own]));
@@ -49,9 +49,9 @@ impl Reach {
     fn hint(&self) -> &'static str {
         match self {
             Self::Shell(_) => {
-                "check that it can be reached without a password, and that this program lies there by the same path"
+                "check that it accepts a connection without a password, and has this program at the same path"
             }
-            Self::Server { .. } => "look at what `nicety serve` says there",
+            Self::Server { .. } => "check the output of `nicety serve` there",
         }
     }
 }
@@ -59,9 +59,9 @@ impl Reach {
 /// A pipe of the connecting program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pipe {
-    To,
-    From,
-    Errors,
+    Stdin,
+    Stdout,
+    Stderr,
 }
 
 /// A host other than this one.
@@ -80,8 +80,8 @@ pub(super) struct Remote {
     frames: Frames,
     errors: Option<ChildStderr>,
     said: Vec<u8>,
-    news: VecDeque<News>,
-    is_heard: bool,
+    events: VecDeque<CrewEvent>,
+    has_answered: bool,
     /// Set once the agent was ordered to end everything: when to stop waiting for it.
     give_up_at: Option<Instant>,
     is_gone: bool,
@@ -95,7 +95,7 @@ impl Remote {
     pub(super) fn start(way: &Reach, host: &str, version: &str) -> Result<Self, String> {
         let words = way.command(host);
         let name = Path::new(&words[0]).display().to_string();
-        let failed = |why| format!("{name} cannot be started: {why}; name another way by --rsh");
+        let failed = |why| format!("{name} cannot be started: {why}; name another command by --rsh");
         // A process group of its own: mpirun handles the terminal's signals and forwards them.
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).process_group(0);
@@ -116,42 +116,42 @@ impl Remote {
             to,
             orders: Vec::new(),
             from,
-            frames: Frames::new(NEWS_LEN_MAX),
+            frames: Frames::new(EVENT_LEN_MAX),
             errors,
             said: Vec::new(),
-            news: VecDeque::new(),
-            is_heard: false,
+            events: VecDeque::new(),
+            has_answered: false,
             give_up_at: None,
             is_gone: false,
         })
     }
 
-    pub(super) fn news(&mut self) -> Option<News> {
-        self.news.pop_front()
+    pub(super) fn next_event(&mut self) -> Option<CrewEvent> {
+        self.events.pop_front()
     }
 
     /// The descriptors to poll; the agent's output only if `with_output`.
-    pub(super) fn wanted(&self, with_output: bool) -> impl Iterator<Item = Wanted<'_, Pipe>> {
+    pub(super) fn poll_entries(&self, with_output: bool) -> impl Iterator<Item = PollEntry<'_, Pipe>> {
         let to = self.to.iter().filter(|_| !self.orders.is_empty());
-        let to = to.map(|pipe| (Pipe::To, pipe.as_fd(), PollFlags::OUT));
+        let to = to.map(|pipe| (Pipe::Stdin, pipe.as_fd(), PollFlags::OUT));
         let from = self.from.iter().filter(move |_| with_output);
-        let from = from.map(|pipe| (Pipe::From, pipe.as_fd(), PollFlags::IN));
-        let errors = self.errors.iter().map(|pipe| (Pipe::Errors, pipe.as_fd(), PollFlags::IN));
+        let from = from.map(|pipe| (Pipe::Stdout, pipe.as_fd(), PollFlags::IN));
+        let errors = self.errors.iter().map(|pipe| (Pipe::Stderr, pipe.as_fd(), PollFlags::IN));
         to.chain(from).chain(errors)
     }
 
-    pub(super) fn ready(&mut self, link: Pipe) {
+    pub(super) fn handle_ready(&mut self, link: Pipe) {
         match link {
-            Pipe::To => self.send(),
-            Pipe::From => self.receive(),
-            Pipe::Errors => self.listen(),
+            Pipe::Stdin => self.send(),
+            Pipe::Stdout => self.receive(),
+            Pipe::Stderr => self.read_errors(),
         }
     }
 
-    pub(super) fn order(&mut self, order: &Order) {
+    pub(super) fn give_order(&mut self, order: &Order) {
         if matches!(order, Order::End | Order::Kill) {
-            self.give_up_at.get_or_insert_with(|| Instant::now() + PARTING);
-            if !self.is_heard {
+            self.give_up_at.get_or_insert_with(|| Instant::now() + END_GRACE);
+            if !self.has_answered {
                 return self.give_up();
             }
         }
@@ -164,7 +164,7 @@ impl Remote {
     }
 
     /// Gives up once the agent is late to end everything.
-    pub(super) fn look(&mut self) {
+    pub(super) fn check_deadline(&mut self) {
         if self.deadline().is_some_and(|at| at <= Instant::now()) {
             self.give_up();
         }
@@ -174,7 +174,7 @@ impl Remote {
     fn give_up(&mut self) {
         (self.to, self.from) = (None, None);
         self.is_gone = true;
-        self.news.push_back(News::Gone);
+        self.events.push_back(CrewEvent::Finished);
     }
 
     fn send(&mut self) {
@@ -186,42 +186,42 @@ impl Remote {
         }
     }
 
-    /// Reads and decodes news from the agent.
+    /// Reads and decodes events from the agent.
     fn receive(&mut self) {
         let mut bytes = vec![0; PIECE];
         match self.from.as_mut().map(|pipe| pipe.read(&mut bytes)) {
             Some(Ok(n)) if n > 0 => self.frames.push(&bytes[..n]),
             Some(Err(why)) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
-            _ => return self.lose(None),
+            _ => return self.report_lost(None),
         }
         loop {
             let frame = match self.frames.next() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return,
-                Err(text) => return self.lose(Some(text)),
+                Err(text) => return self.report_lost(Some(text)),
             };
-            match News::decode(frame) {
-                Some(News::Hello(hello)) if hello.version != self.version => {
-                    let said = foreign(&hello, &self.version);
-                    return self.lose(Some(said));
+            match CrewEvent::decode(frame) {
+                Some(CrewEvent::Hello(hello)) if hello.version != self.version => {
+                    let said = version_mismatch(&hello, &self.version);
+                    return self.report_lost(Some(said));
                 }
-                Some(news) => {
-                    self.is_heard = true;
-                    self.is_gone |= news == News::Gone;
-                    self.news.push_back(news);
+                Some(event) => {
+                    self.has_answered = true;
+                    self.is_gone |= event == CrewEvent::Finished;
+                    self.events.push_back(event);
                 }
-                None => return self.lose(Some("a frame that is none".to_owned())),
+                None => return self.report_lost(Some("a malformed frame".to_owned())),
             }
         }
     }
 
     /// Keeps the last part of the standard error.
-    fn listen(&mut self) {
-        let mut bytes = [0; SAID_MAX];
+    fn read_errors(&mut self) {
+        let mut bytes = [0; STDERR_KEPT_MAX];
         match self.errors.as_mut().map(|pipe| pipe.read(&mut bytes)) {
             Some(Ok(n)) if n > 0 => {
                 self.said.extend_from_slice(&bytes[..n]);
-                self.said.drain(..self.said.len().saturating_sub(SAID_MAX));
+                self.said.drain(..self.said.len().saturating_sub(STDERR_KEPT_MAX));
             }
             Some(Err(why)) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             _ => self.errors = None,
@@ -229,30 +229,30 @@ impl Remote {
     }
 
     /// Reports the loss of the host: because of what the agent sent (`said`), or because the connection has ended.
-    fn lose(&mut self, said: Option<String>) {
+    fn report_lost(&mut self, said: Option<String>) {
         (self.to, self.from) = (None, None);
         if self.is_gone {
             return;
         }
         self.is_gone = true;
-        for _ in 0..LOOKS {
+        for _ in 0..CHECKS_MAX {
             if said.is_some() || self.child.try_wait().is_ok_and(|status| status.is_some()) {
                 break;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         // Fails if it has ended already.
         let _ = self.child.kill();
         let ended = self.child.wait().map_or_else(|why| why.to_string(), |status| status.to_string());
-        self.listen();
+        self.read_errors();
         let last = String::from_utf8_lossy(&self.said);
         let last = last.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let why = match said {
-            Some(said) => format!("its agent says {said:?}"),
+            Some(said) => format!("its agent sent {said:?}"),
             None if last.is_empty() => format!("{} ended ({ended})", self.way),
             None => format!("{} ended ({ended}): {last}", self.way),
         };
-        self.news.push_back(News::Lost(why));
+        self.events.push_back(CrewEvent::Lost(why));
     }
 }
 
@@ -262,11 +262,11 @@ impl Drop for Remote {
         // also kill the agent before it has ended its ranks.
         (self.to, self.from) = (None, None);
         let has_ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
-        for _ in 0..LOOKS {
+        for _ in 0..CHECKS_MAX {
             if has_ended(&mut self.child) {
                 break;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         // Fails if it has ended already.
         let _ = self.child.kill();
@@ -274,52 +274,52 @@ impl Drop for Remote {
     }
 }
 
-fn foreign(hello: &Hello, own: &str) -> String {
-    format!("that it is nicety {}; this is {}", hello.version, own)
+fn version_mismatch(hello: &AgentInfo, own: &str) -> String {
+    format!("its version, nicety {}; this is {}", hello.version, own)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wake;
+    use crate::event_loop;
 
-    /// The last news of a host whose shell runs a script instead of an agent.
-    fn last_news(script: &str) -> News {
+    /// The last event of a host whose shell runs a script instead of an agent.
+    fn last_event(script: &str) -> CrewEvent {
         let mut remote =
             Remote::start(&Reach::Shell(vec!["sh".into(), "-c".into(), script.into()]), "host", "0.1.0")
                 .expect("sh");
         loop {
-            if let Some(news) = remote.news() {
-                return news;
+            if let Some(event) = remote.next_event() {
+                return event;
             }
-            let wanted: Vec<_> = remote.wanted(true).collect();
-            let ready = wake::wait(&wanted, None).expect("a wait");
-            ready.into_iter().for_each(|link| remote.ready(link));
+            let wanted: Vec<_> = remote.poll_entries(true).collect();
+            let ready = event_loop::wait_ready(&wanted, None).expect("a wait");
+            ready.into_iter().for_each(|link| remote.handle_ready(link));
         }
     }
 
     #[test]
-    fn a_host_that_is_not_reached_says_why() {
-        let lost = |script: &str| match last_news(script) {
-            News::Lost(why) => why,
-            news => panic!("{news:?}"),
+    fn unreachable_host_is_reported_with_the_reason() {
+        let lost = |script: &str| match last_event(script) {
+            CrewEvent::Lost(why) => why,
+            event => panic!("{event:?}"),
         };
         let why = lost("echo banner >&2; echo 'host: no route' >&2; exit 255");
         assert_eq!(why, "sh ended (exit status: 255): host: no route");
         assert_eq!(lost("exit 0"), "sh ended (exit status: 0)");
-        assert!(lost("echo welcome to host; sleep 100").starts_with("its agent says \"welcome to host"));
+        assert!(lost("echo welcome to host; sleep 100").starts_with("its agent sent \"welcome to host"));
     }
 
     #[test]
-    fn an_agent_of_another_version_is_refused() {
+    fn agent_of_another_version_is_refused() {
         let hello =
-            Hello { version: "0.0.1".to_owned(), host: String::new(), cores: 1, addresses: Vec::new() };
+            AgentInfo { version: "0.0.1".to_owned(), host: String::new(), cores: 1, addresses: Vec::new() };
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("hello");
-        std::fs::write(&path, News::Hello(hello).encode()).expect("a file");
-        let News::Lost(why) = last_news(&format!("cat {}; sleep 100", path.display())) else {
-            panic!("it is taken")
+        std::fs::write(&path, CrewEvent::Hello(hello).encode()).expect("a file");
+        let CrewEvent::Lost(why) = last_event(&format!("cat {}; sleep 100", path.display())) else {
+            panic!("the agent was accepted")
         };
-        assert!(why.contains("that it is nicety 0.0.1; this is 0.1.0"), "{why}");
+        assert!(why.contains("its version, nicety 0.0.1; this is 0.1.0"), "{why}");
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::message::{Binding, Start};
+use super::message::{Binding, ProcessSpec};
 use crate::options::MapBy;
 
 /// The processors that a process is bound to; empty if it is not bound, or if the kernel does not report the topology.
-pub(super) fn processors(start: &Start) -> Vec<usize> {
+pub(super) fn processors(start: &ProcessSpec) -> Vec<usize> {
     let order = match start.bind {
         Binding::None => return Vec::new(),
         Binding::Share => MapBy::Core,
@@ -82,7 +82,7 @@ mod tests {
             cores(&host::real::allowed_cores(), |p| std::fs::read_to_string(p).ok(), MapBy::Core).len();
         let bound = |local_rank| {
             let (bind, local_size) = (Binding::Core(MapBy::Core), count as u32 + 1);
-            processors(&Start { bind, local_rank, local_size, ..Start::default() })
+            processors(&ProcessSpec { bind, local_rank, local_size, ..ProcessSpec::default() })
         };
         assert!(!bound(0).is_empty());
         assert_eq!(bound(0), bound(count as u32));

@@ -17,41 +17,41 @@ use fail_if::Condition;
 pub(crate) use mpi::{ExplainMpiArgs, MpiccArgs, MpirunArgs, NextProgram, ProgramArgs};
 pub(crate) use token::TokenArgs;
 
-/// RDMA on any machine, measured so that one can believe the numbers.
+/// RDMA in software on Linux, with every microsecond accounted for.
 #[derive(Debug, Parser)]
 #[command(name = "nicety", version, after_help = MORE)]
 pub(crate) struct Cli {
-    /// What to do; without one, where to start.
+    /// The command; without one, `nicety` prints where to start.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
 
 const MORE: &str = "`nicety help COMMAND` explains a command and shows examples.";
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Measure; without an experiment an overview, with a report for the browser
+    /// Measure this machine or a network; without an experiment an overview, with an HTML report
     Bench(Box<BenchArgs>),
-    /// Be the other side of measurements from another machine or terminal
+    /// Answer measurements from another machine or terminal (`nicety bench --peer`)
     #[command(after_long_help = SERVE)]
     Serve(ServeArgs),
-    /// List the devices, what each is for, and whether it works here
+    /// List the devices, the purpose of each, and whether it works here
     #[command(after_long_help = DEVICES)]
     Devices(DevicesArgs),
-    /// Say whether run B is worse than run A, with an exit status for CI
+    /// Decide whether run B is worse than run A, with an exit status for CI
     #[command(after_long_help = COMPARE)]
     Compare(CompareArgs),
-    /// Make a report for the browser from result files
+    /// Write an HTML report of result files
     #[command(after_long_help = REPORT)]
     Report(ReportArgs),
-    /// Put the papers' published numbers beside the modelled cards
+    /// Compare the published numbers of five papers with the modelled cards
     #[command(after_long_help = REPRODUCE)]
     Reproduce(ReproduceArgs),
-    /// Run somebody else's program, built for libibverbs, librdmacm or uDAPL, on our devices
+    /// Run an unmodified program for libibverbs, librdmacm or uDAPL on our devices
     #[command(after_long_help = RUN)]
     Run(RunArgs),
-    /// Run a parallel program: ranks on this host and others, started, served and ended together
+    /// Run an MPI program: start its ranks on this host and others, and end them together
     #[command(after_long_help = mpi::MPIRUN)]
     Mpirun(Box<MpirunArgs>),
     /// Compile a C program for MPI's standard ABI
@@ -60,10 +60,10 @@ pub(crate) enum Command {
     /// Compile a C++ program for MPI's standard ABI
     #[command(after_long_help = mpi::MPICXX)]
     Mpicxx(MpiccArgs),
-    /// Check this machine: what would spoil numbers, why, and the remedy
+    /// Check this machine for what spoils measurements, with a remedy for each problem
     #[command(after_long_help = DOCTOR)]
     Doctor(DoctorArgs),
-    /// Say what an experiment measures, how, what moves it, and how to read it; or how our MPI chooses
+    /// Explain an experiment: what it measures, how, and how to read it; or how MPI chooses protocols
     #[command(after_long_help = EXPLAIN)]
     Explain(ExplainArgs),
     /// Print a completion script for a shell
@@ -72,20 +72,20 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
-    /// What may come next; asked by the scripts of `completions`
+    /// Print possible next words; called by the scripts of `completions`
     #[command(hide = true)]
     Complete {
-        /// The words behind `nicety`, the last of which is being typed
+        /// The words after `nicety`; the user is typing the last one
         #[arg(last = true, value_name = "WORD")]
         words: Vec<OsString>,
     },
     /// Write the manual pages; for packages
     #[command(hide = true)]
     Man {
-        /// Where to
+        /// Folder to write to
         folder: PathBuf,
     },
-    /// The second process of a measurement; started by `nicety bench`
+    /// Run as the second process of a measurement; started by `nicety bench`
     #[command(hide = true)]
     Worker,
 }
@@ -101,100 +101,99 @@ pub(crate) enum Shell {
 /// `nicety bench`
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// What to measure; none for an overview of everything
+    /// Experiments to run (see `nicety explain`); without one, an overview of all
     #[arg(value_name = "EXPERIMENT")]
     pub(crate) experiments: Vec<String>,
-    /// Device to measure (see `nicety devices`), shm unless configured; several, with commas, are set side by side
+    /// Device to measure (see `nicety devices`), shm by default; several, with commas, are compared
     #[arg(short, long, value_name = "DEV[,DEV...]", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) device: Option<String>,
-    /// The other side, where `nicety serve` runs; without it a second process of this machine
+    /// Host that runs `nicety serve`, to measure against; without it, a second process on this host
     ///
-    /// Several, with commas, for experiments of several processes: hotspot, chain and park take one on each.
+    /// The experiments hotspot, chain and park run several processes; they accept several hosts, with commas, and run one process on each.
     #[arg(long, value_name = "HOST[:PORT][,...]")]
     pub(crate) peer: Option<String>,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
-    /// Of mpi-...: another library of MPI's standard ABI, which is measured beside ours, in turn
+    /// For mpi-*: also measure another MPI library of the standard ABI, alternating with ours
     ///
-    /// A program of C is compiled, and run under both by `nicety mpirun`; its own settings reach the other library as variables of the
-    /// environment.
+    /// Compiles a C program and runs it with both libraries by `nicety mpirun`. Environment variables configure the other library.
     #[arg(long, value_name = "LIBRARY", conflicts_with = "peer")]
     pub(crate) against: Option<PathBuf>,
     /// Message sizes, such as 8,4K,1M or 1..4M
     ///
-    /// Bytes with an optional K, M or G (powers of 1024); a..b doubles from a up to b.
+    /// Bytes, with an optional K, M or G (powers of 1024). A range such as 1..4M doubles from its start to its end.
     #[arg(short, long, value_name = "LIST", value_parser = sizes::parse, allow_negative_numbers = true)]
     pub(crate) size: Option<Sizes>,
-    /// Only variants with these levels, such as op=write,op=send,source=host: either op, that source
+    /// Measure only variants with these levels, such as op=write,op=send,source=host: either op, this source
     #[arg(long, value_name = "FACTOR=LEVEL[,...]", value_delimiter = ',', value_parser = setting)]
     pub(crate) only: Vec<(String, String)>,
-    /// Of nas-...: how large the problem is, as --only class=CLASS
+    /// For nas-*: problem size, such as S or A; short for --only class=CLASS
     #[arg(long, value_name = "CLASS")]
     pub(crate) class: Option<String>,
-    /// Of experiments with ranks: how many, as --set ranks=LIST
+    /// For experiments with ranks: number of ranks, such as 2,4; short for --set ranks=LIST
     #[arg(long, value_name = "LIST")]
     pub(crate) ranks: Option<String>,
-    /// Fewer sizes, variants and launches: about half a minute
+    /// Measure fewer sizes, variants and launches, in about half a minute
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Seed of the order of measurements and of the data, 1 unless given
+    /// Seed for the order of measurements and for the data, 1 by default
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
-    /// Change a parameter; --help lists them
+    /// Change a parameter, such as window=8; `nicety bench --help` lists them
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<(String, String)>,
-    /// Fresh starts of both processes; 6 or more carry a 95 % interval
+    /// How often both processes are started anew; 6 or more give 95 % intervals
     #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub(crate) launches: Option<u32>,
-    /// Samples of each cell in a launch, neither fewer nor more (min-count and max-count)
+    /// Exact number of samples of each cell in a launch (sets min-count and max-count)
     #[arg(short = 'n', long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub(crate) iterations: Option<u64>,
-    /// Seconds of timed work in all (budget)
+    /// Seconds of timed work in total (sets budget)
     #[arg(short = 'D', long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) duration: Option<f64>,
     #[command(flatten)]
     pub(crate) shown: Shown,
-    /// Write the results as JSON; - for standard output, which then carries nothing else
+    /// Write the results as JSON; - for standard output, which then contains nothing else
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<Target>,
-    /// Write the results as CSV, a row for each (docs/reference/results-csv.md); - as above
+    /// Write the results as CSV, one row each (docs/reference/results-csv.md); - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(crate) csv: Option<Target>,
-    /// Write the results for the textfile collector of Prometheus' node exporter; - as above
+    /// Write the results for the textfile collector of Prometheus' node exporter; - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(crate) prometheus: Option<Target>,
-    /// Write the results as a Markdown table, a row for each; - as above
+    /// Write the results as a Markdown table, one row each; - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(crate) export_markdown: Option<Target>,
-    /// End with status 1 if a result is beyond a limit, such as 'latency.write@8>5us'; may be given more than once
+    /// Exit with 1 if a result is beyond a limit, such as 'latency.write@8>5us'; may be repeated
     ///
-    /// An experiment, levels behind dots and a size behind @ where they matter, > or <, and a value with its unit (ns, us, ms, s, kB/s,
-    /// MB/s, GB/s, /s, k/s, M/s, B, %). It is about each result with this experiment, these levels and this size. A result is beyond the
-    /// limit if its whole 95 % interval is; an interval that contains the limit is reported as undecided.
+    /// EXPERIMENT[.LEVEL...][@SIZE], then > or <, then a value with its unit (ns, us, ms, s, kB/s, MB/s, GB/s, /s, k/s, M/s, B, %). The
+    /// condition applies to each result of this experiment with these levels and this size. A result fails if its whole 95 % interval is
+    /// beyond the limit. If the interval contains the limit, the result is reported as undecided.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<Condition>,
-    /// Write the report for the browser; the overview writes nicety-report.html anyway
+    /// Write an HTML report; without this option, only the overview writes one, nicety-report.html
     #[arg(long, value_name = "FILE|-")]
     pub(crate) html: Option<Target>,
-    /// No colour and no live display: plain lines, as into a file
+    /// Print plain lines, without colour and live display, as into a file
     #[arg(long)]
     pub(crate) plain: bool,
-    /// Configuration instead of ~/.config/nicety/config.toml
+    /// Configuration file to read instead of ~/.config/nicety/config.toml
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
-    /// Measure what a plan file says; what was measured of it before is not measured again
+    /// Measure the parts of a plan file; skips parts already measured
     ///
-    /// Results lie beside it: FILE.PART.json for each part, one page FILE.html, and FILE.journal, by which the same command
-    /// goes on after an interruption.
+    /// Writes FILE.PART.json for each part, one report FILE.html, and FILE.journal in the folder of the plan file. After an interruption,
+    /// the same command continues from the journal.
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["experiments", "device", "peer", "against", "size", "only", "class", "ranks", "quick", "seed",
         "set", "launches", "iterations", "duration", "json", "csv", "prometheus", "export_markdown", "fail_if", "html"])]
     pub(crate) plan: Option<PathBuf>,
-    /// With --plan: measure everything again; the old journal is kept as .old
+    /// With --plan: measure all parts again; keeps the old journal as FILE.journal.old
     // `requires` alone would accept --fresh without --plan if an option that conflicts with --plan is given.
     #[arg(long, requires = "plan", conflicts_with_all = ["experiments", "device", "peer", "size", "quick", "seed", "set",
         "launches", "json", "csv", "html"])]
     pub(crate) fresh: bool,
-    /// Say what would be measured and how long it takes, and end
+    /// Print what would be measured and how long it takes, without measuring
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -202,22 +201,22 @@ pub(crate) struct BenchArgs {
 /// How results are shown.
 #[derive(Debug, Args)]
 pub(crate) struct Shown {
-    /// All tables and findings instead of the first screen
+    /// Print all tables and findings instead of the first screen
     #[arg(long)]
     pub(crate) full: bool,
-    /// A line for each result instead of the first screen
+    /// Print one line per result instead of the first screen
     #[arg(long, conflicts_with = "full")]
     pub(crate) line: bool,
-    /// Nothing but value and unit of each result
+    /// Print only value and unit of each result
     #[arg(short, long, conflicts_with_all = ["full", "line"])]
     pub(crate) quiet: bool,
-    /// The median, p90, p99 and p99.9 of each result with their bounds; each operation is timed by itself (batch=1)
+    /// Print median, p90, p99 and p99.9 of each result with their bounds; times each operation alone (batch=1)
     #[arg(long, conflicts_with_all = ["full", "line", "quiet"])]
     pub(crate) tail: bool,
-    /// No plots on the first screen
+    /// Leave out the plots of the first screen
     #[arg(long)]
     pub(crate) no_plot: bool,
-    /// Also say what devices chose, and what was left out and why
+    /// Also print the choices of devices, and what was not measured and why
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }
@@ -229,54 +228,54 @@ pub(crate) const REPORT_FILE: &str = "nicety-report.html";
 pub(crate) const BENCH: &str = "\
 EXAMPLES
   nicety bench --quick                    the overview in half a minute, and nicety-report.html
-  nicety bench                            the overview, with intervals as narrow as they get
+  nicety bench                            the overview, with the narrowest intervals
   nicety bench latency --size 8           one experiment, one size
   nicety bench latency --only op=write,source=host,sink=host -s 8 --line
-                                          one number, in a line; with -q nothing but value and unit
+                                          one number, in one line; with -q only value and unit
   nicety bench latency -s 8 --only op=send,source=host,sink=host --tail
-                                          its tail, as far as the samples carry it
+                                          its tail latencies
   nicety bench latency bandwidth --size 1..4M --json run.json --html run.html
   nicety bench --quick --device shm,iwarp,model:mt23108-vapi
-                                          the same on several devices, side by side
+                                          the same on several devices, compared
   nicety bench bandwidth --set window=8 --set half-width=0.5
   nicety bench latency -s 8 --fail-if 'latency.write>5us' --export-markdown latency.md
-                                          a limit for CI, and a table for its comment
+                                          a limit for CI, and a table for a comment on a pull request
   nicety bench latency --json - | jq '.results[] | [.size_bytes, .median]'
   nicety bench --device iwarp --peer 10.0.0.2 --token-file token
-                                          where `nicety serve --listen 0.0.0.0 --token-file token` runs
+                                          against a host that runs `nicety serve --listen 0.0.0.0 --token-file token`
   nicety bench hotspot --device iwarp --peer 10.0.0.2,10.0.0.3,10.0.0.4 --token-file token
-                                          this host serves three, in each of which `nicety serve` runs
+                                          this host and three others, each of which runs `nicety serve`
   nicety bench --plan survey.toml         a matrix of experiments, devices and sizes; docs/reference/plan-files.md
 
-CONFIGURATION (~/.config/nicety/config.toml, or --config FILE; the command line goes before it)
+CONFIGURATION (~/.config/nicety/config.toml, or --config FILE; options override it)
   device = \"iwarp\"      instead of shm
-  cores = \"2,3\"         of client and server
+  cores = \"2,3\"         cores of client and server
   budget = 60           seconds, except with --quick
   output = \"full\"       or \"screen\", \"line\"
   plot = false
 
-Ctrl-C once ends both sides and keeps what was measured (exit status 130); twice ends at once.
-Files are written as a whole at the end; one that is already there stays until then. What an
-interrupted or failed run measured goes to run.partial.json beside run.json, and so on.
+The first Ctrl-C ends both sides and keeps the results so far (exit status 130); a second one ends
+the command immediately. Files are written when the run ends; existing files stay until then.
+Results of an interrupted or failed run are written to run.partial.json instead of run.json.
 
 EXIT STATUS
-  0  measured    1  the run failed, or a result is beyond a limit    2  the command line cannot be used    130  interrupted";
+  0  measured    1  the run failed, or a result is beyond a limit    2  invalid command line    130  interrupted";
 
 /// `nicety serve`
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Where to listen; only programs of this machine reach the default
+    /// Address to listen on; only programs on this host reach the default
     ///
-    /// 0.0.0.0 opens it to the network, which needs a token.
+    /// 0.0.0.0 listens on all addresses. Every address but those of the loopback interface requires a token.
     #[arg(long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1", value_parser = listen)]
     pub(crate) listen: SocketAddr,
-    /// The one device to serve with, such as iwarp@10.0.0.2; without it, whatever clients ask for
+    /// Serve with this device only, such as iwarp@10.0.0.2; without it, with the device that the client requests
     ///
-    /// For a host with several addresses: the client's own side is none of this host's. Its options here are this
-    /// device's, not the client's.
+    /// Useful on a host with several addresses, as the address in a client's --device is the client's own. The options of this device
+    /// apply here instead of those of the client.
     #[arg(long, value_name = "DEV")]
     pub(crate) device: Option<String>,
-    /// Run programs too, for `nicety mpirun --via serve` of those who have the secret, which is needed then on any address
+    /// Also run programs for `nicety mpirun --via serve`; requires a token on every address
     #[arg(long)]
     pub(crate) allow_run: bool,
     #[command(flatten)]
@@ -284,44 +283,44 @@ pub(crate) struct ServeArgs {
 }
 
 const SERVE: &str = "\
-The client sends every parameter, so there is nothing to agree on. Clients may come one after the \
-other or at once. Ctrl-C ends it.
+The client sends all settings. Several clients may connect, also at the same time. Ctrl-C ends the \
+server.
 
-Whoever shares the token, and without one every program of this machine, can make this machine \
-measure, with messages of up to 1 GiB, and connect to addresses that they name. With --allow-run, \
-whoever shares the token can run any program as the user who serves. Nothing is encrypted.
+Holders of the token, or every program on this host if there is none, can let this host measure \
+with messages of up to 1 GiB, and connect to addresses that they choose. With --allow-run, holders \
+of the token can run any program as the user who started the server. Nothing is encrypted.
 
 EXAMPLES
   nicety serve                            then, in another terminal: nicety bench --peer 127.0.0.1
   (umask 077; openssl rand -hex 16 >token)
-                                          a secret, to be copied to the other machine
+                                          creates a secret; copy it to the other host
   nicety serve --listen 0.0.0.0 --token-file token
                                           for other machines: nicety bench --device iwarp --peer THIS-HOST --token-file token
   nicety serve --listen 10.0.0.2 --token-file token --device iwarp@10.0.0.2
-                                          data over that address only
+                                          with data over this address only
   nicety serve --listen 10.0.0.2 --token-file token --allow-run
                                           also for: nicety mpirun --host 10.0.0.2 --via serve --token-file token
-  nicety serve --listen 127.0.0.1:9000    another port";
+  nicety serve --listen 127.0.0.1:9000    on another port";
 
 /// `nicety run`
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The program is built against DAT 2.0: its registry, libdat2, is told of the device
+    /// Run a program for uDAPL (DAT 2.0): registers the device with libdat2
     #[arg(long)]
     pub(crate) dat: bool,
-    /// Device to run on (see `nicety devices`); several times for a program that is to see several
+    /// Device to run on (see `nicety devices`); repeat it to offer several devices
     #[arg(long = "device", value_name = "DEV", default_value = "shm")]
     pub(crate) devices: Vec<String>,
-    /// What the program calls the adapter (with --dat)
+    /// Name of the adapter for the program (with --dat)
     #[arg(long, value_name = "NAME", default_value = "nicety", requires = "dat")]
     pub(crate) ia: String,
-    /// Print what a shell has to export instead, for programs that something else starts
+    /// Print the variables for a shell to export, instead of running a program
     #[arg(long, conflicts_with_all = ["dat", "command"])]
     pub(crate) print_env: bool,
-    /// Devices look like RNICs of iWARP, and not like adapters of RoCE
+    /// Present devices as iWARP RNICs instead of RoCE adapters
     #[arg(long, conflicts_with = "dat")]
     pub(crate) rnic: bool,
-    /// The library that the program is given, if it is not beside this program
+    /// Path of our library, if it is not installed next to this program
     #[arg(long = "library", value_name = "PATH")]
     pub(crate) provider: Option<PathBuf>,
     /// The program with its arguments
@@ -330,35 +329,36 @@ pub(crate) struct RunArgs {
 }
 
 const RUN: &str = "\
-The program finds our libibverbs.so.1 and librdmacm.so.1 before any others (LD_LIBRARY_PATH), and in them the devices, as \
-nicety0, nicety1 and so on; preloaded (LD_PRELOAD), they answer for the paths of such devices, too. With --dat it is given a dat.conf of its own (DAT_OVERRIDE) in which NAME is the device; that needs \
-libdat2 (Debian: libdapl2). Neither needs anything else of RDMA. The exit status is that of the program.
+The program loads our libibverbs.so.1 and librdmacm.so.1 instead of others (LD_LIBRARY_PATH). They offer the devices as nicety0, \
+nicety1 and so on. They are also preloaded (LD_PRELOAD), so that the paths of such devices in /dev and /sys seem to exist. With \
+--dat, the program gets its own dat.conf (DAT_OVERRIDE), in which NAME is the device; this needs libdat2 (Debian: libdapl2). No \
+other RDMA software is needed. The exit status is that of the program.
 
 EXAMPLES
   nicety run -- ibv_devinfo -v
   nicety run -- ibv_rc_pingpong                                   a server; then, in another terminal:
   nicety run -- ibv_rc_pingpong localhost
-  nicety run --rnic -- rping -s                                   as on iWARP hardware
-  eval \"$(nicety run --print-env --device iwarp@10.0.0.1)\"       for all that this shell starts
+  nicety run --rnic -- rping -s                                   on devices that look like iWARP hardware
+  eval \"$(nicety run --print-env --device iwarp@10.0.0.1)\"       for all programs that this shell starts
   nicety run --dat -- dtest -P nicety
   nicety run --dat --device iwarp -- dapltest -T S -D nicety
-  nicety run --dat --device iwarp@10.0.0.1 --ia ib0 -- ./program  by the name that it expects";
+  nicety run --dat --device iwarp@10.0.0.1 --ia ib0 -- ./program  by the name that the program expects";
 
 /// `nicety devices`
 #[derive(Debug, Args)]
 pub(crate) struct DevicesArgs {
-    /// Show options, limits, and what each device chose and why
+    /// Also print the options, limits and choices of each device
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Print JSON, with the limits
+    /// Print JSON, including the limits
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 const DEVICES: &str = "\
 EXAMPLES
-  nicety devices                          what there is, on one screen
-  nicety devices -v                       with options, choices and every limit
+  nicety devices                          all devices on one screen
+  nicety devices -v                       with options, choices and limits
   nicety devices --json | jq -r '.devices[] | select(.available) | .name'";
 
 /// `nicety report`
@@ -367,10 +367,10 @@ pub(crate) struct ReportArgs {
     /// Result files, written by `nicety bench --json`
     #[arg(value_name = "RUN.json", required = true)]
     pub(crate) runs: Vec<PathBuf>,
-    /// Where to write the page; - for standard output
+    /// File to write the report to; - for standard output
     #[arg(short, long, value_name = "FILE|-", default_value = REPORT_FILE)]
     pub(crate) output: Target,
-    /// Each run on the terminal instead, as `nicety bench` ends
+    /// Print each run on the terminal instead, as `nicety bench` does
     #[arg(long, conflicts_with = "output")]
     pub(crate) text: bool,
     #[command(flatten)]
@@ -378,63 +378,63 @@ pub(crate) struct ReportArgs {
 }
 
 const REPORT: &str = "\
-One page with findings in words, plots, tables and all parameters. It carries its data and opens \
-without a network. Several runs are named by their files, and compared with the first.
+Writes one HTML page with findings, plots, tables and all parameters. The page contains its data and \
+needs no network. Several runs are compared with the first, and named by their files.
 
 EXAMPLES
   nicety report run.json                       writes nicety-report.html
   nicety report before.json after.json -o both.html
-  nicety report run.json --text                the first screen; --full, --line, --quiet and --tail as in bench
+  nicety report run.json --text                the first screen; --full, --line, --quiet and --tail as for bench
   nicety report run.json -o - | gzip > run.html.gz";
 
 /// `nicety reproduce`
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceArgs {
-    /// A paper, one experiment of it, or a row; without it everything that is modelled
+    /// A paper, one of its experiments, or a row; without it, all papers
     #[arg(value_name = "PAPER[/EXPERIMENT]")]
     pub(crate) what: Option<String>,
-    /// Change a value of the modelled cards, such as bus.clock_mhz=100, to see what follows
+    /// Change a value of the modelled cards, such as bus.clock_mhz=100, to see its effect
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<(String, String)>,
-    /// Show what the paper on MPI over iWARP compares for real, too: a file of `cargo xtask peers --paper FILE`
+    /// Also show the comparisons of the paper on MPI over iWARP (mpi-iwarp) as measured by `cargo xtask peers --paper FILE`
     #[arg(long, value_name = "FILE")]
     pub(crate) real: Option<PathBuf>,
-    /// Write the rows as JSON; - for standard output, which then carries nothing else
+    /// Write the rows as JSON; - for standard output, which then contains nothing else
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<Target>,
-    /// Write a page for the browser, with the papers' figures; - as above
+    /// Write an HTML page with the papers' figures; - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(crate) html: Option<Target>,
-    /// No colour and no live display: plain lines, as into a file
+    /// Print plain lines, without colour and live display, as into a file
     #[arg(long)]
     pub(crate) plain: bool,
 }
 
 const REPRODUCE: &str = "\
-Every published row of what is modelled, computed by running the same experiments on the modelled \
-cards in virtual time. Each row has a class, derived from where the cards' values come from and \
-which of them move it:
-  predicted      the model knew nothing of it; only these are scored
-  fitted         a value was once chosen to meet it, or fitted values alone decide it
-  input          a parameter, a constant, or a row that such alone decide
-  repeats        the same number as an earlier row's
-  undecided      a bound that cannot be missed decides it
-  not-computed   it puts nothing in, or is not modelled
-Claims without a number are decided by comparisons of measured numbers, stated causes by changing \
-the part of the machine that they name. An unknown name is answered with what there is.
+Runs the experiments of the papers on the modelled cards in virtual time, and compares each published \
+row with the computed value. The class of a row depends on the sources of the cards' values that \
+affect it:
+  predicted      the model does not contain it; only these rows are scored
+  fitted         a value of the model was chosen to meet it, or only fitted values decide it
+  input          a model input, or a row that only model inputs decide
+  repeats        the same number as an earlier row
+  undecided      a bound decides it that every result would meet
+  not-computed   nothing to compute, or not modelled
+Claims without a number are decided by comparing computed numbers; a stated cause is tested by \
+changing the part of the machine that it names. An unknown name is answered with a list of names.
 
 EXAMPLES
   nicety reproduce                                   all papers, about two minutes
   nicety reproduce mt23108-nicmem --html paper.html  with the paper's figures
   nicety reproduce mt23108-nicmem/bibw_2port         one experiment
   nicety reproduce NM-054                            one row
-  nicety reproduce --set dma.read_latency_ns=700     what if the bus took longer?
+  nicety reproduce --set dma.read_latency_ns=700     with a slower bus
   nicety reproduce mpi-iwarp --real FILE --html page.html
-                                                     and what the paper compares, for real
+                                                     also with the comparisons measured on this machine
   nicety reproduce --json - | jq '.rows[] | select(.class == \"predicted\") | [.id, .ratio]'
 
 EXIT STATUS
-  0  computed, whatever the score    2  there is no such name or value    130  interrupted";
+  0  computed, whatever the score    2  unknown name or invalid value    130  interrupted";
 
 /// `nicety doctor`
 #[derive(Debug, Args)]
@@ -446,17 +446,17 @@ pub(crate) struct DoctorArgs {
 
 const DOCTOR: &str = "\
 EXAMPLES
-  nicety doctor                   every check, and what to do about those that are not ok
+  nicety doctor                   every check, with a remedy for those that are not ok
   nicety doctor --json | jq -r '.checks[] | select(.state != \"ok\") | .remedy'
 
 EXIT STATUS
-  0  nothing is bad (a warning weakens numbers; measuring works)
-  1  something is bad: some measurement would fail";
+  0  no check is bad; warnings make numbers less reliable, but measuring works
+  1  a check is bad: some measurements would fail";
 
 /// `nicety explain`
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The experiment, or mpi; without it a list of all
+    /// The experiment, or mpi; without it, a list of all
     #[arg(value_name = "EXPERIMENT|mpi")]
     pub(crate) experiment: Option<String>,
     #[command(flatten)]
@@ -465,9 +465,9 @@ pub(crate) struct ExplainArgs {
 
 const EXPLAIN: &str = "\
 EXAMPLES
-  nicety explain                  every experiment in a line
-  nicety explain availability     one of them: the loop, what moves it, how to read it, who else measures it
-  nicety explain mpi              which protocol and which algorithm our MPI takes on shm for 4 ranks, and why
+  nicety explain                  all experiments, one per line
+  nicety explain availability     one experiment: its loop, what affects it, how to read it, and similar benchmarks
+  nicety explain mpi              which protocols and algorithms our MPI chooses on shm for 4 ranks, and why
   nicety explain mpi -d iwarp -n 64
                                   the same for 64 ranks on another device
   nicety explain mpi --json | jq -r '.collectives[] | select(.collective == \"bcast\") | [.from_bytes, .algorithm]'";
@@ -475,51 +475,51 @@ EXAMPLES
 /// `nicety compare`
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Result files of the old run and of the new one; with --baseline the new one only
+    /// Result files of the old run and of the new run; with --baseline only of the new run
     #[arg(value_name = "RUN.json", required = true, num_args = 1..=2)]
     pub(crate) runs: Vec<PathBuf>,
-    /// The old run is the one that was kept under this name
+    /// Compare with the run that was saved under this name
     #[arg(long, value_name = "NAME")]
     pub(crate) baseline: Option<String>,
-    /// Keep the new run under this name, in ~/.local/share/nicety/baselines
+    /// Save the new run under this name, in ~/.local/share/nicety/baselines
     #[arg(long, value_name = "NAME")]
     pub(crate) save_baseline: Option<String>,
-    /// Effects within this are no difference (5% or 0.05)
+    /// Differences up to this share count as equal, such as 5% or 0.05
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share, allow_hyphen_values = true)]
     pub(crate) threshold: f64,
-    /// Exit with 3 if something cannot be told, or only one of the files has it
+    /// Exit with 3 if any result is undecided, or in only one file
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Also write the comparison as JSON; - for standard output, which then carries nothing else
+    /// Also write the comparison as JSON; - for standard output, which then contains nothing else
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<Target>,
-    /// Also write the comparison as JUnit's XML, a test case for each cell; - as above
+    /// Also write the comparison as JUnit XML, with a test case for each cell; - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(crate) junit: Option<Target>,
 }
 
 const COMPARE: &str = "\
-A cell is one experiment, device, variant, size and metric. The effect in each cell is the \
-median of all ratios of a launch of B to a launch of A, with its 95 % interval (so it need not be \
-the ratio of the two medians shown), corrected for the number of cells (Benjamini-Hochberg):
-  worse, better   the whole interval is beyond the threshold, and beyond what either run drifted by
+A cell is one experiment, device, variant, size and metric. The effect in a cell is the median of \
+all ratios of a launch of B to a launch of A, with its 95 % interval, corrected for the number of \
+cells (Benjamini-Hochberg). It may differ from the ratio of the two medians shown.
+  worse, better   the whole interval is beyond the threshold, and beyond the drift of either run
                   while the cell was measured
   same            the whole interval is within the threshold
-  cannot tell     anything else: more launches would tell (--launches of `nicety bench`)
+  cannot tell     undecided; more launches would decide it (`nicety bench --launches`)
 
 EXAMPLES
   nicety compare before.json after.json
   nicety compare before.json after.json --threshold 10%
   nicety compare main.json branch.json --strict --json -     in CI
   nicety compare main.json branch.json --junit compare.xml   in CI that shows tests
-  nicety compare --save-baseline main main.json              keeps a run; later:
+  nicety compare --save-baseline main main.json              saves a run; later:
   nicety compare --baseline main branch.json
 
 EXIT STATUS
   0  no cell is worse
-  1  some cell is worse
+  1  at least one cell is worse
   2  the files cannot be compared
-  3  with --strict: none is worse, but some cannot be told, or are in one file only";
+  3  with --strict: no cell is worse, but one is undecided, or in only one file";
 
 const COMPLETIONS: &str = "\
 EXAMPLES
@@ -527,7 +527,7 @@ EXAMPLES
   nicety completions zsh > ~/.zfunc/_nicety
   nicety completions fish > ~/.config/fish/completions/nicety.fish
 
-The script asks `nicety` itself, so it offers what the installed one has.";
+The script calls the installed `nicety` for each completion, so it never becomes outdated.";
 
 /// A file, or `-` for standard output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -558,18 +558,18 @@ impl Target {
 fn setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
-        _ => Err(format!("{text:?} is not KEY=VALUE; write for example window=8")),
+        _ => Err(format!("{text:?} is not KEY=VALUE; write, for example, window=8")),
     }
 }
 
 /// Parses a whole number that is not negative.
 fn whole<N: FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| format!("{text:?} is no whole number, or too large; write for example 10"))
+    text.parse().map_err(|_| format!("{text:?} is not a whole number, or too large; write, for example, 10"))
 }
 
 /// Parses seconds, which may have a fraction; the plan checks the range.
 fn seconds(text: &str) -> Result<f64, String> {
-    text.parse().map_err(|_| format!("{text:?} is no number of seconds; write for example 60 or 0.5"))
+    text.parse().map_err(|_| format!("{text:?} is not a number of seconds; write, for example, 60 or 0.5"))
 }
 
 /// Parses `ADDR[:PORT]` with an address of this machine.
@@ -577,7 +577,9 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     let with_port = || bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DEFAULT_PORT));
     text.parse().or_else(|_| with_port()).map_err(|_| {
-        format!("{text:?} is not an address of this machine; write for example 0.0.0.0 or 127.0.0.1:{DEFAULT_PORT}")
+        format!(
+            "{text:?} is not an address of this host; write, for example, 0.0.0.0 or 127.0.0.1:{DEFAULT_PORT}"
+        )
     })
 }
 
@@ -591,9 +593,9 @@ fn share(text: &str) -> Result<f64, String> {
         None => number(text)?,
     };
     match value {
-        _ if !value.is_finite() || value < 0.0 => Err(format!("{text} is not a share; {HOW}")),
+        _ if !value.is_finite() || value < 0.0 => Err(format!("{text:?} is not a share; {HOW}")),
         _ if value >= 1.0 && !text.ends_with('%') => {
-            Err(format!("{text} is 100 % or more; for {text} %, write {text}%"))
+            Err(format!("{text:?} is 100 % or more; for {text} %, write {text}%"))
         }
         _ => Ok(value),
     }
@@ -605,13 +607,13 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         Cli::command().debug_assert();
     }
 
     /// Goal: help contains examples. Method: every visible command has an EXAMPLES section that begins with its own name.
     #[test]
-    fn every_command_has_examples() {
+    fn help_of_every_command_has_examples() {
         let cli = crate::usage::command();
         for command in cli.get_subcommands().filter(|c| !c.is_hide_set()) {
             let name = command.get_name();
@@ -623,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_and_addresses() {
+    fn settings_and_addresses_are_parsed() {
         assert_eq!(setting("window=8"), Ok(("window".to_owned(), "8".to_owned())));
         assert_eq!(setting("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
         assert!(setting("window").is_err() && setting("=8").is_err());
@@ -638,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn shares() {
+    fn shares_are_parsed_as_percent_or_fraction() {
         assert_eq!(share("5%"), Ok(0.05));
         assert_eq!(share("5 %"), Ok(0.05));
         assert_eq!(share("0.05"), Ok(0.05));

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_says_some_or_all() {
+    fn configuration_may_have_some_or_all_settings() {
         assert_eq!(Config::parse(""), Ok(Config::default()));
         let text = "device = \"iwarp\"\ncores = \"2,3\"\nbudget = 60\noutput = \"line\"\nplot = false\n";
         let all = Config {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_what_there_is() {
+    fn invalid_configuration_is_refused_with_valid_settings() {
         let wrong = |text: &str| Config::parse(text).expect_err("refused");
         let unknown = wrong("devise = \"iwarp\"");
         assert!(unknown.contains("devise") && unknown.contains("`device`"), "{unknown}");

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod called;
+mod argv0;
 mod cmd;
 mod config;
 mod doctor;
@@ -22,7 +22,9 @@ use error::Failure;
 use signals::Signals;
 
 fn main() -> ExitCode {
-    let ended = match usage::parse(cmd::mpirun::line::modern(called::with_command(std::env::args_os()))) {
+    let ended = match usage::parse(cmd::mpirun::command_line::translate(argv0::insert_command(
+        std::env::args_os(),
+    ))) {
         Ok(Some(cli)) => dispatch(cli),
         Ok(None) => Ok(ExitCode::SUCCESS),
         Err(failure) => Err(failure),

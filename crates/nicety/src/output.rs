@@ -21,20 +21,20 @@ pub(crate) struct Wanted<'a> {
 /// The first output that cannot be written, and why.
 pub(crate) fn check(wanted: &[Wanted<'_>]) -> Result<(), Failure> {
     for (i, one) in wanted.iter().enumerate() {
-        if let Some(other) = wanted[..i].iter().find(|other| same(other.target, one.target)) {
+        if let Some(other) = wanted[..i].iter().find(|other| is_same_destination(other.target, one.target)) {
             let (first, second) = (other.option, one.option);
             let place = match one.target {
                 Target::Stdout => "standard output".to_owned(),
                 Target::File(path) => path.display().to_string(),
             };
             return Err(Failure::usage(format!(
-                "{first} and {second} both write to {place}: one would spoil the other; give one of them another file"
+                "{first} and {second} both write to {place}; give one of them another file"
             )));
         }
     }
     for one in wanted {
         if let Target::File(path) = one.target {
-            writable(path).map_err(|why| {
+            check_writable(path).map_err(|why| {
                 let (option, path) = (one.option, path.display());
                 Failure::usage(format!("cannot write {option} {path}: {why}"))
             })?;
@@ -44,7 +44,7 @@ pub(crate) fn check(wanted: &[Wanted<'_>]) -> Result<(), Failure> {
 }
 
 /// Whether two outputs have the same destination.
-fn same(a: &Target, b: &Target) -> bool {
+fn is_same_destination(a: &Target, b: &Target) -> bool {
     match (a, b) {
         (Target::Stdout, Target::Stdout) => true,
         (Target::File(a), Target::File(b)) => resolved(a) == resolved(b),
@@ -64,7 +64,7 @@ fn directory(path: &Path) -> &Path {
 }
 
 /// Whether the file can be replaced: creates a temporary file in its directory and removes it.
-fn writable(path: &Path) -> Result<(), String> {
+fn check_writable(path: &Path) -> Result<(), String> {
     const ELSEWHERE: &str = "give another path";
     match std::fs::metadata(path) {
         Ok(old) if old.is_dir() => return Err("it is a directory; name a file in it".to_owned()),
@@ -72,7 +72,7 @@ fn writable(path: &Path) -> Result<(), String> {
         Ok(old) if !old.is_file() => return Ok(()),
         Ok(_) => match std::fs::OpenOptions::new().append(true).open(path) {
             Ok(_) => {}
-            Err(why) => return Err(format!("the file is there and {}; {ELSEWHERE}", reason(&why))),
+            Err(why) => return Err(format!("the file exists: {}; {ELSEWHERE}", reason_text(&why))),
         },
         Err(_) if path.file_name().is_none() => return Err(format!("it names no file; {ELSEWHERE}")),
         Err(_) => {}
@@ -81,21 +81,21 @@ fn writable(path: &Path) -> Result<(), String> {
     let dir = directory(&target);
     match std::fs::metadata(dir) {
         Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
-            Err(format!("directory {0} does not exist; mkdir -p {0}", dir.display()))
+            Err(format!("directory {0} does not exist; run mkdir -p {0}", dir.display()))
         }
-        Err(why) => Err(format!("directory {}: {}; {ELSEWHERE}", dir.display(), reason(&why))),
+        Err(why) => Err(format!("directory {}: {}; {ELSEWHERE}", dir.display(), reason_text(&why))),
         Ok(meta) if !meta.is_dir() => Err(format!("{} is not a directory; {ELSEWHERE}", dir.display())),
         Ok(_) => match tempfile::Builder::new().prefix(".nicety-").suffix(".tmp").tempfile_in(dir) {
             Ok(_) => Ok(()),
             Err(why) => {
-                Err(format!("directory {} takes no file ({}); {ELSEWHERE}", dir.display(), reason(&why)))
+                Err(format!("cannot create files in {}: {}; {ELSEWHERE}", dir.display(), reason_text(&why)))
             }
         },
     }
 }
 
 /// The system's reason, without the path that tempfile adds.
-fn reason(why: &std::io::Error) -> String {
+fn reason_text(why: &std::io::Error) -> String {
     let kind = why.kind();
     if kind == std::io::ErrorKind::Other { why.to_string() } else { kind.to_string() }
 }
@@ -109,7 +109,7 @@ pub(crate) fn write(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
         Target::Stdout => crate::term::Stream::Out.data(text),
         Target::File(path) => results::schema::replace(path, text.as_bytes()).map_err(|why| {
             let (option, path) = (wanted.option, path.display());
-            Failure::run(format!("cannot write {option} {path}: {why}; nothing was overwritten, free space or give another path"))
+            Failure::run(format!("cannot write {option} {path}: {why}; an old file is unchanged; free space, or give another path"))
         }),
     }
 }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn two_outputs_never_meet() {
+    fn outputs_to_the_same_file_are_refused() {
         let dir = tempfile::tempdir().expect("directory");
         let a = file(dir.path().join("a"));
         let roundabout = file(dir.path().join(".").join("a"));
@@ -173,7 +173,7 @@ mod tests {
         std::fs::write(&plain, "old").expect("file");
         let said = |path: PathBuf| problem(&[("--json", &file(path))]);
         assert!(said(dir.path().to_owned()).contains("is a directory"));
-        assert!(said(dir.path().join("no/where.json")).contains("does not exist; mkdir -p"));
+        assert!(said(dir.path().join("no/where.json")).contains("does not exist; run mkdir -p"));
         assert!(said(plain.join("under-a-file.json")).contains("cannot write"));
         assert!(said(PathBuf::from("")).contains("names no file"));
         assert_eq!(said(plain.clone()), "fine");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_through_its_link() {
+    fn file_behind_a_link_is_replaced() {
         let dir = tempfile::tempdir().expect("directory");
         let (real, link) = (dir.path().join("real"), dir.path().join("link"));
         std::fs::write(&real, "old").expect("file");

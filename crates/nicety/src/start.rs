@@ -4,9 +4,9 @@ use crate::error::{OK, Outcome};
 use crate::term::{Paint, Stream};
 
 const STEPS: [(&str, &str); 3] = [
-    ("nicety doctor", "checks this machine: what would spoil numbers, and the remedy"),
-    ("nicety bench --quick", "measures everything briefly, and writes a report for the browser"),
-    ("nicety bench latency --size 8", "measures one thing well"),
+    ("nicety doctor", "checks this machine for what spoils measurements, with remedies"),
+    ("nicety bench --quick", "measures an overview in about half a minute, and writes an HTML report"),
+    ("nicety bench latency --size 8", "measures one experiment with narrow intervals"),
 ];
 
 /// Prints the three commands to try first.
@@ -16,8 +16,7 @@ const STEPS: [(&str, &str); 3] = [
 pub(crate) fn run() -> Outcome {
     let colour = Stream::Out.colour();
     let mut text =
-        "nicety: RDMA on any machine, measured so that one can believe the numbers.\n\nTry first:\n"
-            .to_owned();
+        "nicety: RDMA in software on Linux, with every microsecond accounted for.\n\nTry first:\n".to_owned();
     for (command, what) in STEPS {
         text += &format!("  {}\n      {what}\n", Paint::Strong.on(command, colour));
     }

@@ -74,7 +74,7 @@ impl Stream {
         };
         match done {
             Err(why) if why.kind() != ErrorKind::BrokenPipe => {
-                Err(Failure::run(format!("cannot write to {name}: {why}; send it to where there is room")))
+                Err(Failure::run(format!("cannot write to {name}: {why}; free space, or redirect it")))
             }
             _ => Ok(()),
         }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_is_only_where_asked_for() {
+    fn text_is_coloured_only_with_colours() {
         assert_eq!(Paint::Bad.on("x", false), "x");
         assert_eq!(Paint::Good.on("x", true), "\x1b[32mx\x1b[0m");
     }

@@ -66,12 +66,12 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<C
             Stream::Out.print(&if colour { text.ansi().to_string() } else { text.to_string() })?;
             Ok(None)
         }
-        Err(wrong) => Err(explain(&wrong, &whose(&args))),
+        Err(wrong) => Err(explain(&wrong, &help_command(&args))),
     }
 }
 
 /// The command whose help explains these arguments.
-fn whose(args: &[OsString]) -> String {
+fn help_command(args: &[OsString]) -> String {
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     let is = |command: &clap::Command| command.get_name() == first && !command.is_hide_set();
     let known = command().get_subcommands().any(is);
@@ -81,7 +81,7 @@ fn whose(args: &[OsString]) -> String {
 /// Describes a mistake, with the probable intention and the help to read.
 pub(crate) fn explain(wrong: &clap::Error, help: &str) -> Failure {
     let one = |kind| texts(wrong, kind).into_iter().next();
-    let what = what(wrong);
+    let what = describe(wrong);
     let meant = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg];
     let meant = match meant.into_iter().find_map(one) {
         Some(name) => format!(", did you mean {name:?}?"),
@@ -96,33 +96,33 @@ pub(crate) fn explain(wrong: &clap::Error, help: &str) -> Failure {
 }
 
 /// Describes a mistake. The parser's own text lacks the meaning of the value and a remedy.
-fn what(wrong: &clap::Error) -> String {
+fn describe(wrong: &clap::Error) -> String {
     let list = |kind| texts(wrong, kind);
     let one = |kind| list(kind).into_iter().next().unwrap_or_default();
     let (arg, value) = (one(ContextKind::InvalidArg), one(ContextKind::InvalidValue));
     match wrong.kind() {
         ErrorKind::InvalidSubcommand => {
-            format!("there is no command '{}'", one(ContextKind::InvalidSubcommand))
+            format!("there is no command {:?}", one(ContextKind::InvalidSubcommand))
         }
-        ErrorKind::UnknownArgument if arg.starts_with('-') => format!("there is no option '{arg}' here"),
-        ErrorKind::UnknownArgument => format!("'{arg}' is one argument too many"),
-        ErrorKind::TooManyValues => format!("'{value}' is one value too many for {arg}"),
+        ErrorKind::UnknownArgument if arg.starts_with('-') => format!("there is no option {arg:?} here"),
+        ErrorKind::UnknownArgument => format!("{arg:?} is one argument too many"),
+        ErrorKind::TooManyValues => format!("{value:?} is one value too many for {arg}"),
         ErrorKind::ValueValidation => {
             let why = wrong.source().map(ToString::to_string).unwrap_or_default();
             format!("{arg}: {why}")
         }
-        ErrorKind::InvalidValue if value.is_empty() => format!("{arg} needs a value behind it"),
+        ErrorKind::InvalidValue if value.is_empty() => format!("{arg} needs a value"),
         ErrorKind::InvalidValue => {
             let values = list(ContextKind::ValidValue);
-            format!("{value:?} is no {arg}; there is: {}", values.join(", "))
+            format!("{value:?} is not a value of {arg}; there are: {}", values.join(", "))
         }
         ErrorKind::MissingRequiredArgument => {
             format!("{} is missing", list(ContextKind::InvalidArg).join(" "))
         }
         ErrorKind::ArgumentConflict => match list(ContextKind::PriorArg).as_slice() {
-            [] => format!("{arg} cannot stand beside the others"),
+            [] => format!("{arg} cannot be combined with the other options"),
             [same] if *same == arg => format!("{arg} is given twice; give it once"),
-            others => format!("{arg} cannot stand beside {}; leave one out", others.join(" and ")),
+            others => format!("{arg} cannot be combined with {}; leave one out", others.join(" and ")),
         },
         // Our command line cannot cause other errors today; the parser's first sentence is better than nothing.
         _ => {
@@ -148,13 +148,13 @@ mod documents;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::mpirun::line::modern;
+    use crate::cmd::mpirun::command_line::translate;
 
     fn refusal(words: &[String]) -> Option<clap::Error> {
-        let parsed = command().try_get_matches_from(modern(words.iter().map(OsString::from)));
+        let parsed = command().try_get_matches_from(translate(words.iter().map(OsString::from)));
         let refused = parsed.and_then(|matches| Cli::from_arg_matches(&matches)).err()?;
-        let is_question = matches!(refused.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-        (!is_question).then_some(refused)
+        let is_help = matches!(refused.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        (!is_help).then_some(refused)
     }
 
     /// Goal: the documents show no command that the program refuses. Method: the parser reads each of them.

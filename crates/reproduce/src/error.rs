@@ -23,7 +23,7 @@ pub enum NoValue {
         key: String,
     },
     /// It is infinite, or no number.
-    #[error("a division by nothing")]
+    #[error("a division by zero")]
     NotFinite,
 }
 

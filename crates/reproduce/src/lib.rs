@@ -7,7 +7,7 @@
 //! | `claims/` | the terms used in those tables |
 //! | `history/` | the frozen criteria, and their changes since |
 //! | `verdicts/` | whether a row holds, and whether it is a prediction; the score |
-//! | `lab` | measuring, each cell once, on all cores |
+//! | `probe_results` | measuring, each cell once, on all cores |
 //! | `reproduction`, `run` | all of it together, and how it is measured |
 //! | `real` | measurements of real libraries compared with the paper on MPI over iWARP |
 //! | `output/` | all of it for people |
@@ -18,9 +18,9 @@
 mod claims;
 mod error;
 mod history;
-mod lab;
 mod output;
 mod papers;
+mod probe_results;
 mod real;
 mod reproduction;
 mod run;
@@ -28,18 +28,18 @@ mod verdicts;
 
 pub use claims::quantity::{Probe, Tuning};
 pub use error::{BadCard, NoValue};
-pub use history::criteria::{Change, Criterion, changes, criteria, unexplained};
+pub use history::criteria::{Criterion, CriterionChange, changes, criteria, unexplained};
 pub use history::fits::{FitChange, fit_changes};
-pub use lab::Measure;
 pub use output::page::html;
-pub use output::tables::{Line, PaperTable};
+pub use output::tables::{PaperTable, TableLine};
 pub use output::terminal::terminal;
 pub use papers::contradictions::{CONTRADICTIONS, Contradiction};
 pub use papers::figure::{Curve, Figure, Mark};
 pub use papers::published::{
-    ACCEL, IWARP, Kind, MULTIRAIL, NICMEM, Published, THESIS, Unknown, dataset, select,
+    ACCEL, IWARP, MULTIRAIL, NICMEM, Published, RowKind, THESIS, Unknown, dataset, select,
 };
 pub use papers::rows::{GROUPS, cards};
+pub use probe_results::Measure;
 pub use real::{Comparison, OTHERS, OURS, Real, RealError};
 pub use reproduction::{PaperScore, Reproduction, Request, SCHEMA, reproduce};
 pub use run::{Options, machines, run};

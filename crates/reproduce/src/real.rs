@@ -41,7 +41,7 @@ const COMPARISONS: [(&str, &str, Gain, &[&str]); 9] = [
 
 /// A line of the file.
 #[derive(Deserialize)]
-struct Line {
+struct CsvLine {
     library: String,
     cell: String,
     turn: u32,
@@ -74,13 +74,13 @@ pub struct Real {
 #[derive(Debug, thiserror::Error)]
 pub enum RealError {
     /// Its first line does not contain the conditions of the measurement.
-    #[error("it does not begin with the conditions; is it from `cargo xtask peers --paper`?")]
+    #[error("it does not begin with the conditions; write it by `cargo xtask peers --paper FILE`")]
     Conditions,
     /// A line that cannot be read.
     #[error(transparent)]
     Line(#[from] csv::Error),
     /// No time that anything can take.
-    #[error("{library} takes {ns} ns for {cell} in turn {turn}")]
+    #[error("{library} has an invalid time of {ns} ns for {cell} in turn {turn}")]
     Time {
         /// The library's name.
         library: String,
@@ -92,10 +92,10 @@ pub enum RealError {
         ns: f64,
     },
     /// A library name that is not in the comparison.
-    #[error("no library is called {0:?} here")]
+    #[error("there is no library {0:?}")]
     Library(String),
     /// Nothing was measured.
-    #[error("it has no line")]
+    #[error("it has no measurements")]
     Empty,
 }
 
@@ -113,7 +113,7 @@ impl Real {
         let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
         let mut times = Times::new();
         for line in reader.deserialize() {
-            let Line { library, cell, turn, ns } = line?;
+            let CsvLine { library, cell, turn, ns } = line?;
             if !(ns.is_finite() && ns > 0.0) {
                 return Err(RealError::Time { library, cell, turn, ns });
             }

@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use super::history::criteria::{self, Change};
+use super::history::criteria::{self, CriterionChange};
 use super::history::fits::{FitChange, fit_changes};
-use super::lab::{Lab, Measure};
 use super::output::tables::{PaperTable, tables};
 use super::papers::contradictions::{CONTRADICTIONS, Contradiction};
 use super::papers::figure::Figure;
 use super::papers::figures;
 use super::papers::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, Published, THESIS, dataset};
 use super::papers::rows::{paper_of, table};
+use super::probe_results::{Measure, ProbeResults};
 use super::real::Real;
-use super::verdicts::classes::Flow;
+use super::verdicts::classes::Classifier;
 use super::verdicts::judge::{Row, judge};
 use super::verdicts::machine::{Fitted, Machine, Machines};
 use super::verdicts::moves::Moves;
@@ -71,7 +71,7 @@ pub struct Reproduction {
     /// The assumed values that move scored rows, and the effect of their ranges on the score.
     pub assumed: Vec<Assumed>,
     /// Criteria of these rows changed since they were frozen.
-    pub criteria_changes: Vec<Change>,
+    pub criteria_changes: Vec<CriterionChange>,
     /// Fit lists that contained a selected row.
     pub fit_changes: Vec<FitChange>,
     /// Contradictions in the papers that concern these rows.
@@ -113,17 +113,17 @@ pub fn reproduce(
     plans.iter().for_each(|plan| plan.probes(&mut probes));
     let measured = probes.len();
     let machines = Machines::new(machines);
-    let mut lab = Lab::new(machines.clone());
-    lab.measure(probes, measure, threads, progress, stop);
+    let mut results = ProbeResults::new(machines.clone());
+    results.measure(probes, measure, threads, progress, stop);
     if stop.load(Ordering::Relaxed) {
         return None;
     }
     let computed = rows.iter().filter_map(|row| {
         let claim = claim(&row.id)?;
-        Some((judge(row, &claim.how, &claim.answer, &lab), claim))
+        Some((judge(row, &claim.how, &claim.answer, &results), claim))
     });
     let mut computed: Vec<_> = computed.collect();
-    Flow { machines: &machines, moves: &moves, source: &lab }.classify(&mut computed);
+    Classifier { machines: &machines, moves: &moves, source: &results }.classify(&mut computed);
     let rows: Vec<Row> = computed.into_iter().map(|(row, _)| row).collect();
     let fitted = fitted(&rows, &machines);
     let papers = [NICMEM, THESIS, IWARP, MULTIRAIL, ACCEL];
@@ -138,7 +138,7 @@ pub fn reproduce(
         nicety_version: env!("CARGO_PKG_VERSION"),
         changes,
         complete: rows.len() == dataset().len(),
-        score: Score::of(&rows, &fitted, &moves),
+        score: Score::new(&rows, &fitted, &moves),
         papers,
         tables: tables(&rows),
         fitted,
@@ -146,7 +146,7 @@ pub fn reproduce(
         criteria_changes,
         fit_changes: fits_of(&rows),
         contradictions: CONTRADICTIONS.iter().filter(concerns).copied().collect(),
-        figures: plans.iter().map(|plan| plan.draw(&lab)).collect(),
+        figures: plans.iter().map(|plan| plan.draw(&results)).collect(),
         rows,
         measured,
         real: None,
@@ -166,7 +166,7 @@ fn paper_score(paper: &'static str, rows: &[Row], machines: &Machines, moves: &M
         return None;
     }
     let complete = own.len() == dataset().iter().filter(|row| row.paper == paper).count();
-    Some(PaperScore { paper, complete, score: Score::of(&own, &fitted(&own, machines), moves) })
+    Some(PaperScore { paper, complete, score: Score::new(&own, &fitted(&own, machines), moves) })
 }
 
 /// The fitted values of the cards that the rows are about.

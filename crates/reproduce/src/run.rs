@@ -8,7 +8,7 @@ use super::error::{BadCard, NoValue};
 use super::papers::published::Published;
 use super::papers::rows::cards;
 use super::reproduction::{Reproduction, Request, reproduce};
-use super::verdicts::machine::{Machine, of_card, options_of};
+use super::verdicts::machine::{Machine, options_of, read_machine};
 use super::verdicts::moves::Moves;
 
 use bench::launch::{Progress, world};
@@ -27,7 +27,7 @@ pub struct Options {
 /// # Errors
 /// A machine file that cannot be read, a value that does not exist or is beyond its range.
 pub fn machines(changes: &[(String, String)]) -> Result<Vec<Machine>, BadCard> {
-    cards().into_iter().map(|card| of_card(card, changes)).collect()
+    cards().into_iter().map(|card| read_machine(card, changes)).collect()
 }
 
 /// Computes the rows on the modelled cards, on all cores. `None` if `stop` was set before all was measured.

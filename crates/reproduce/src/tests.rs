@@ -61,7 +61,7 @@ fn claims_answer_what_rows_ask() {
 
 /// Goal: a measurement that the paper states twice cannot be fitted in one row and predicted in another.
 #[test]
-fn what_is_computed_alike_stands_together() {
+fn rows_with_equal_computations_share_one_claim() {
     let table = table();
     for (i, claim) in table.iter().enumerate() {
         for other in &table[..i] {
@@ -90,19 +90,21 @@ fn figures_are_in_order_and_have_rows() {
             pair[1].number
         );
     }
-    let bare = |plan: &&figure::Plan| {
-        !rows.iter().any(|row| row.paper == plan.paper && page::names(&row.figure, plan.number))
+    let bare = |plan: &&figure::FigurePlan| {
+        !rows.iter().any(|row| row.paper == plan.paper && page::mentions_figure(&row.figure, plan.number))
     };
     let bare: Vec<_> = plans.iter().filter(bare).map(|plan| (plan.paper, plan.number)).collect();
     assert!(bare.is_empty(), "no row names {bare:?}");
-    assert!(page::names("Figures 3, 5", "5") && page::names("Figure 3.8", "3.8(b)"));
-    assert!(!page::names("Figure 3.12(b,d)", "3.12(a)") && !page::names("Table 3.1", "3.1"));
+    assert!(page::mentions_figure("Figures 3, 5", "5") && page::mentions_figure("Figure 3.8", "3.8(b)"));
+    assert!(
+        !page::mentions_figure("Figure 3.12(b,d)", "3.12(a)") && !page::mentions_figure("Table 3.1", "3.1")
+    );
 }
 
 /// Goal: each bar has its name below it, also in groups of bars, and each number of processes its tick.
 #[test]
 fn bars_and_counts_are_named() {
-    let source = quantity::made_up::Made(|_: &Probe| Ok(2.0));
+    let source = quantity::fakes::FakeSource(|_: &Probe| Ok(2.0));
     let (mut bars, mut counts) = (0, Vec::new());
     for plan in figures::plans(&select(None).expect("all rows")) {
         let figure = plan.draw(&source);
@@ -216,7 +218,7 @@ fn the_score_counts_predictions_only() {
 
 /// Goal: the JSON contains what people and programs rely on.
 #[test]
-fn the_json_has_what_was_promised() {
+fn json_has_the_documented_keys() {
     let json = serde_json::to_value(run("NM-038", false)).expect("JSON");
     assert_eq!(json["schema"], "nicety-reproduction/2");
     for key in [
@@ -277,9 +279,9 @@ fn figures_are_drawn_with_the_published_points() {
 }
 
 #[test]
-fn the_terminal_says_what_matters() {
+fn terminal_text_has_the_main_results() {
     let text = terminal(&run("mt23108-nicmem", false), 100, false);
-    for part in ["bibw_2port", "NM-081", "predicted", "within 10 %", "contradict", "N6", "furthest off"] {
+    for part in ["bibw_2port", "NM-081", "predicted", "within 10 %", "contradict", "N6", "largest errors"] {
         assert!(text.contains(part), "no {part} in:\n{text}");
     }
     assert!(!text.contains('\x1b'));
@@ -326,6 +328,6 @@ fn the_page_names_its_papers() {
     ] {
         all.rows = papers.iter().map(of).collect();
         let page = html(&all).expect("a page");
-        assert!(page.contains(&format!("facts of {said}, beside")), "{said}");
+        assert!(page.contains(&format!("facts of {said}, next to")), "{said}");
     }
 }

@@ -52,7 +52,7 @@ impl Capture {
             .args(["-q", "-i", "lo", "-B", "64", "-s", "262144", "-f", &format!("tcp port {port}"), "-w"])
             .arg(file);
         let mut dumpcap = Running::start(&mut dumpcap, &file.with_extension("dumpcap"))?;
-        ensure!(dumpcap.says("File: ", LIMIT)?, "dumpcap does not begin: {}", dumpcap.output()?);
+        ensure!(dumpcap.wait_for_output("File: ", LIMIT)?, "dumpcap does not begin: {}", dumpcap.output()?);
         Ok(Self { dumpcap, port, file: file.to_owned() })
     }
 
@@ -185,7 +185,7 @@ Transmission Control Protocol, Src Port: 5000, Dst Port: 7000, Seq: 25, Ack: 1, 
 ";
 
     #[test]
-    fn what_we_sent_is_counted_once() {
+    fn our_frames_are_counted_once() {
         let found = judge(TEXT, 7000, Direction::To).expect("well-formed");
         assert_eq!((found.frames, found.fpdus, found.crc_good), (1, 1, 1));
         assert_eq!((found.sent, found.covered), (52, 52));
@@ -194,7 +194,7 @@ Transmission Control Protocol, Src Port: 5000, Dst Port: 7000, Seq: 25, Ack: 1, 
     }
 
     #[test]
-    fn what_tshark_minds_is_an_error() {
+    fn complaint_of_tshark_is_an_error() {
         let theirs = judge(TEXT, 7000, Direction::From).expect("well-formed");
         assert!(theirs.verdict(true).expect_err("a bad CRC").to_string().contains("Bad CRC32"));
         let cut = TEXT.replace("        ULPDU length: 22 bytes\n", "");

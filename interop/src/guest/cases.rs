@@ -1,15 +1,15 @@
 //! The cases against Linux's siw. Numbers in parentheses refer to the list of its quirks in `docs/results/interop.md`.
 
 use super::capture::Direction;
-use super::lab::{Lab, OURS, RTR_READ, RTR_WRITE, Siw};
-use super::proxy::{self, Mischief, Stream};
+use super::proxy::{self, Damage, Stream};
+use super::testbed::{OURS, RTR_READ, RTR_WRITE, Siw, Testbed};
 use super::{GUEST_INSIDE, tail};
 use crate::case::{Case, Verdict};
 use anyhow::{Result, bail, ensure};
 use std::time::{Duration, Instant};
-use xtask::limited::PATIENCE;
+use xtask::limited::SMALL_LIMIT;
 
-pub(crate) const CASES: &[Case<Lab>] = &[
+pub(crate) const CASES: &[Case<Testbed>] = &[
     Case { name: "rping-client", shows: "our client, siw's rping -s", run: rping_client },
     Case { name: "rping-server", shows: "siw's rping -c -v, our server", run: rping_server },
     Case { name: "rping-crc", shows: "both with CRC: asked for by us, in our reply, by siw", run: rping_crc },
@@ -88,57 +88,61 @@ fn all(steps: impl IntoIterator<Item = Result<Verdict>>) -> Result<Verdict> {
     Ok(Verdict(said.join(" | ")))
 }
 
-fn rping_client(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
+fn rping_client(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
     all(TEXTS.iter().map(|(size, count)| {
         let ours = format!("client ADDR size={size} count={count}");
-        lab.connect("rping", &ours, &format!("rping -s -a {GUEST_INSIDE} -p PORT -v -S {size} -C {count}"))
+        testbed.connect(
+            "rping",
+            &ours,
+            &format!("rping -s -a {GUEST_INSIDE} -p PORT -v -S {size} -C {count}"),
+        )
     }))
 }
 
-fn rping_server(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
+fn rping_server(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
     all(TEXTS.iter().map(|(size, count)| {
         let theirs = format!("rping -c -a HOST -p PORT -v -V -S {size} -C {count}");
-        lab.accept("rping", "server ADDR", &theirs)
+        testbed.accept("rping", "server ADDR", &theirs)
     }))
 }
 
-fn rping_crc(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
+fn rping_crc(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
     let theirs = "rping -c -a HOST -p PORT -V -S 5000 -C 10";
-    let asked = lab.connect(
+    let asked = testbed.connect(
         "rping",
         "client ADDR size=5000 count=10 crc=1",
         &format!("rping -s -a {GUEST_INSIDE} -p PORT -S 5000 -C 10"),
     );
-    let replied = lab.accept("rping", "server ADDR crc=1", theirs);
-    lab.siw(Siw { crc: true, ..Siw::default() })?;
-    all([asked, replied, lab.accept("rping", "server ADDR", theirs)])
+    let replied = testbed.accept("rping", "server ADDR crc=1", theirs);
+    testbed.siw(Siw { crc: true, ..Siw::default() })?;
+    all([asked, replied, testbed.accept("rping", "server ADDR", theirs)])
 }
 
-fn bytes_active(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
+fn bytes_active(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
     let many = "connect ADDR pieces=16 sizes=1000,65536,1048577,4194307";
-    all([lab.connect("interop", "connect ADDR", PEER), lab.connect("interop", many, PEER)])
+    all([testbed.connect("interop", "connect ADDR", PEER), testbed.connect("interop", many, PEER)])
 }
 
-fn bytes_passive(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
+fn bytes_passive(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
     let many = "listen ADDR hear=1 pieces=16 sizes=1000,65536,1048577,4194307";
     all([
-        lab.accept("interop", "listen ADDR hear=1", PEER_CONNECTS),
-        lab.accept("interop", many, PEER_CONNECTS),
+        testbed.accept("interop", "listen ADDR hear=1", PEER_CONNECTS),
+        testbed.accept("interop", many, PEER_CONNECTS),
     ])
 }
 
-fn bytes_crc(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
-    let active = lab.connect("interop", "connect ADDR crc=1", PEER);
-    let small = lab.connect("interop", "connect ADDR crc=1 fpdu=1001 sizes=1,1000,65537", PEER);
-    lab.siw(Siw { crc: true, ..Siw::default() })?;
-    let passive = lab.accept("interop", "listen ADDR hear=1", PEER_CONNECTS);
-    let odd = lab.accept(
+fn bytes_crc(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
+    let active = testbed.connect("interop", "connect ADDR crc=1", PEER);
+    let small = testbed.connect("interop", "connect ADDR crc=1 fpdu=1001 sizes=1,1000,65537", PEER);
+    testbed.siw(Siw { crc: true, ..Siw::default() })?;
+    let passive = testbed.accept("interop", "listen ADDR hear=1", PEER_CONNECTS);
+    let odd = testbed.accept(
         "interop",
         "listen ADDR hear=1 fpdu=1461 pieces=7 sizes=1,1000,65537,1048577",
         PEER_CONNECTS,
@@ -146,39 +150,39 @@ fn bytes_crc(lab: &mut Lab) -> Result<Verdict> {
     all([active, small, passive, odd])
 }
 
-fn mpa1_active(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
+fn mpa1_active(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
     // siw's librdmacm grants no reads in revision 1 (4), so both sides use none.
     let without_reads = format!("connect ADDR mpa=1 sent=1 depth=0 ways=45 {FEW}");
     let crc = format!("connect ADDR mpa=1 sent=1 depth=0 ways=45 crc=1 {FEW}");
     all([
-        lab.connect("interop", &without_reads, "peer listen PORT depth=0"),
-        lab.connect("interop", &crc, "peer listen PORT depth=0"),
+        testbed.connect("interop", &without_reads, "peer listen PORT depth=0"),
+        testbed.connect("interop", &crc, "peer listen PORT depth=0"),
     ])
 }
 
-fn mpa1_passive(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw { mpa: 1, ..Siw::default() })?;
+fn mpa1_passive(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw { mpa: 1, ..Siw::default() })?;
     // In revision 1 siw cannot be distinguished from peers that negotiate (2).
     let rping =
-        lab.accept("rping", "server ADDR sent=1 depth=1", "rping -c -a HOST -p PORT -V -S 1000 -C 10");
+        testbed.accept("rping", "server ADDR sent=1 depth=1", "rping -c -a HOST -p PORT -V -S 1000 -C 10");
     let listen = format!("listen ADDR sent=1 hear=1 {FEW}");
-    let bytes = lab.accept("interop", &listen, PEER_CONNECTS);
-    lab.siw(Siw { mpa: 1, crc: true, ..Siw::default() })?;
-    all([rping, bytes, lab.accept("interop", &listen, PEER_CONNECTS)])
+    let bytes = testbed.accept("interop", &listen, PEER_CONNECTS);
+    testbed.siw(Siw { mpa: 1, crc: true, ..Siw::default() })?;
+    all([rping, bytes, testbed.accept("interop", &listen, PEER_CONNECTS)])
 }
 
-fn mpa1_only(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
+fn mpa1_only(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
     let (ours, port) =
-        lab.ours_listening("interop", &format!("listen ADDR hear=1 mpa=1 sent=1 patience=60 {FEW}"))?;
+        testbed.ours_listening("interop", &format!("listen ADDR hear=1 mpa=1 sent=1 patience=60 {FEW}"))?;
     let connect = format!("peer connect {} {port} speak=1", super::HOST_INSIDE);
     let began = Instant::now();
-    let refused = lab.guest.run(&connect, PATIENCE)?;
+    let refused = testbed.guest.run(&connect, SMALL_LIMIT)?;
     ensure!(refused.status == 1, "siw's program ended with {}: {}", refused.status, tail(&refused.output));
     let took = began.elapsed().as_secs_f64();
-    lab.siw(Siw { mpa: 1, ..Siw::default() })?;
-    let theirs = lab.guest.run(&connect, OURS.as_secs() as u32)?;
+    testbed.siw(Siw { mpa: 1, ..Siw::default() })?;
+    let theirs = testbed.guest.run(&connect, OURS.as_secs() as u32)?;
     // Our program would wait forever without a peer; both outputs are reported, as either side may have caused the
     // other's failure.
     let ours = ours.finish(if theirs.status == 0 { OURS } else { Duration::from_secs(3) })?;
@@ -187,55 +191,59 @@ fn mpa1_only(lab: &mut Lab) -> Result<Verdict> {
     Ok(Verdict(format!("refused after {took:.1} s; then revision 1 at the same listener works")))
 }
 
-fn rtr(lab: &mut Lab, rtr: u32) -> Result<Verdict> {
-    lab.siw(Siw { peer_to_peer: true, rtr, ..Siw::default() })?;
-    let plain = lab.accept("interop", &format!("listen ADDR {FEW}"), PEER_WAITS);
-    all([plain, lab.accept("interop", &format!("listen ADDR crc=1 {FEW}"), PEER_WAITS)])
+fn rtr(testbed: &mut Testbed, rtr: u32) -> Result<Verdict> {
+    testbed.siw(Siw { peer_to_peer: true, rtr, ..Siw::default() })?;
+    let plain = testbed.accept("interop", &format!("listen ADDR {FEW}"), PEER_WAITS);
+    all([plain, testbed.accept("interop", &format!("listen ADDR crc=1 {FEW}"), PEER_WAITS)])
 }
 
-fn rtr_write(lab: &mut Lab) -> Result<Verdict> {
-    rtr(lab, RTR_WRITE)
+fn rtr_write(testbed: &mut Testbed) -> Result<Verdict> {
+    rtr(testbed, RTR_WRITE)
 }
 
-fn rtr_read(lab: &mut Lab) -> Result<Verdict> {
-    rtr(lab, RTR_READ)
+fn rtr_read(testbed: &mut Testbed) -> Result<Verdict> {
+    rtr(testbed, RTR_READ)
 }
 
-fn siw_speaks_first(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
-    lab.connect("interop", "connect ADDR hear=1 connections=20 sizes=8", "peer listen PORT count=20 speak=1")
+fn siw_speaks_first(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
+    testbed.connect(
+        "interop",
+        "connect ADDR hear=1 connections=20 sizes=8",
+        "peer listen PORT count=20 speak=1",
+    )
 }
 
-fn accept_race(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
-    lab.connect("interop", "connect ADDR connections=40 ways=1 sizes=8", "peer listen PORT count=40")
+fn accept_race(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
+    testbed.connect("interop", "connect ADDR connections=40 ways=1 sizes=8", "peer listen PORT count=40")
 }
 
 /// Connects a program of ours to a program in the guest through a proxy; returns both outputs.
 fn through_proxy(
-    lab: &mut Lab,
+    testbed: &mut Testbed,
     ours: &str,
     script: &str,
     stream: Stream,
-    mischief: Mischief,
-) -> Result<Through> {
-    let port = lab.guest.port()?;
-    let job = lab.serve(script, port)?;
-    let proxy = proxy::start(port.outside, stream, mischief)?;
-    let capture = lab.capture(proxy)?;
+    damage: Damage,
+) -> Result<ProxiedRun> {
+    let port = testbed.guest.port()?;
+    let job = testbed.serve(script, port)?;
+    let proxy = proxy::start(port.outside, stream, damage)?;
+    let capture = testbed.capture(proxy)?;
     let began = Instant::now();
-    let ours = lab.ours("interop", &ours.replace("ADDR", &format!("127.0.0.1:{proxy}")))?.finish(OURS)?;
+    let ours = testbed.ours("interop", &ours.replace("ADDR", &format!("127.0.0.1:{proxy}")))?.finish(OURS)?;
     let took = began.elapsed().as_secs_f64();
     let terminates = match capture {
         Some(capture) => Some(capture.judge(Direction::To)?.terminates),
         None => None,
     };
     let theirs = job.wait()?;
-    Ok(Through { good: ours.is_good(), said: ours.output, theirs: theirs.output, took, terminates })
+    Ok(ProxiedRun { good: ours.is_good(), said: ours.output, theirs: theirs.output, took, terminates })
 }
 
 /// The result of a connection through the proxy.
-struct Through {
+struct ProxiedRun {
     good: bool,
     said: String,
     theirs: String,
@@ -244,7 +252,7 @@ struct Through {
     terminates: Option<Vec<String>>,
 }
 
-impl Through {
+impl ProxiedRun {
     /// Our program must have failed with these words.
     fn failed_with(&self, words: &str) -> Result<String> {
         let line = self.said.lines().find_map(|line| line.strip_prefix("failed: "));
@@ -268,47 +276,49 @@ impl Through {
     }
 }
 
-fn coalesced(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
+fn coalesced(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
     // In revision 1 siw does not wait for us, so its first message immediately follows its reply.
     let ours = "connect ADDR mpa=1 sent=1 depth=0 hear=1 ways=45 sizes=8,1461";
-    let through = through_proxy(lab, ours, "peer listen PORT depth=0 speak=1", Stream::Back, Mischief::Hold)?;
+    let through =
+        through_proxy(testbed, ours, "peer listen PORT depth=0 speak=1", Stream::Back, Damage::Hold)?;
     ensure!(through.good, "ours: {}\nin the guest: {}", tail(&through.said), tail(&through.theirs));
     Ok(Verdict("reply and first message in one piece: nothing lost".into()))
 }
 
-fn early_bytes(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
+fn early_bytes(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
     // We detect such bytes behind siw's reply, too, and end the connection; but that crashes siw's kernel at this
     // moment (12).
-    let (ours, port) = lab.ours_listening("interop", &format!("listen ADDR hear=1 patience=60 {FEW}"))?;
-    let proxy = proxy::start(port, Stream::Forth, Mischief::Add { bytes: &[0xff; 64] })?;
+    let (ours, port) = testbed.ours_listening("interop", &format!("listen ADDR hear=1 patience=60 {FEW}"))?;
+    let proxy = proxy::start(port, Stream::Forth, Damage::Add { bytes: &[0xff; 64] })?;
     let host = super::HOST_INSIDE;
-    let refused = lab.guest.run(&format!("peer connect {host} {proxy}"), PATIENCE)?;
+    let refused = testbed.guest.run(&format!("peer connect {host} {proxy}"), SMALL_LIMIT)?;
     ensure!(refused.status != 0, "a request with bytes behind it got a connection: {}", refused.output);
-    lab.guest.run(&format!("peer connect {host} {port} speak=1"), OURS.as_secs() as u32)?.good()?;
+    testbed.guest.run(&format!("peer connect {host} {port} speak=1"), OURS.as_secs() as u32)?.good()?;
     let ours = ours.finish(OURS)?;
     ensure!(ours.is_good(), "ours: {}", tail(&ours.output));
     Ok(Verdict("refused, and the listener lives on".into()))
 }
 
-fn private_data(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
+fn private_data(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
     // siw's length of private data is one byte and includes its own four: 252 would become 0 (6).
     let (heard, told) = ("private data of 251 bytes, 0 wrong", "private data of 252 bytes, 0 wrong");
-    let port = lab.guest.port()?;
-    let job = lab.serve("peer listen PORT pd=251", port)?;
-    let active =
-        lab.ours("interop", &format!("connect 127.0.0.1:{} pd=252 sizes=8", port.outside))?.finish(OURS)?;
+    let port = testbed.guest.port()?;
+    let job = testbed.serve("peer listen PORT pd=251", port)?;
+    let active = testbed
+        .ours("interop", &format!("connect 127.0.0.1:{} pd=252 sizes=8", port.outside))?
+        .finish(OURS)?;
     let theirs = job.wait()?.good()?;
     ensure!(
         active.output.contains(heard) && theirs.contains(told),
         "{}\nin the guest: {theirs}",
         active.output
     );
-    let (ours, port) = lab.ours_listening("interop", "listen ADDR hear=1 pd=252 sizes=8")?;
+    let (ours, port) = testbed.ours_listening("interop", "listen ADDR hear=1 pd=252 sizes=8")?;
     let connect = format!("peer connect {} {port} speak=1 pd=251", super::HOST_INSIDE);
-    let theirs = lab.guest.run(&connect, PATIENCE)?.good()?;
+    let theirs = testbed.guest.run(&connect, SMALL_LIMIT)?.good()?;
     let passive = ours.finish(OURS)?;
     ensure!(
         passive.output.contains(heard) && theirs.contains(told),
@@ -316,10 +326,12 @@ fn private_data(lab: &mut Lab) -> Result<Verdict> {
         passive.output
     );
     // siw closes the connection without a reply if there are more, in either revision.
-    let port = lab.guest.port()?;
-    let job = lab.guest.serve(&format!("timeout -s KILL 20 peer listen {}", port.inside), port, PATIENCE)?;
-    let long =
-        lab.ours("interop", &format!("connect 127.0.0.1:{} pd=400 sizes=8", port.outside))?.finish(OURS)?;
+    let port = testbed.guest.port()?;
+    let job =
+        testbed.guest.serve(&format!("timeout -s KILL 20 peer listen {}", port.inside), port, SMALL_LIMIT)?;
+    let long = testbed
+        .ours("interop", &format!("connect 127.0.0.1:{} pd=400 sizes=8", port.outside))?
+        .finish(OURS)?;
     job.wait()?;
     let Some(why) = long.output.lines().find_map(|line| line.strip_prefix("failed: ")) else {
         bail!("400 bytes of private data: {}", tail(&long.output))
@@ -327,60 +339,61 @@ fn private_data(lab: &mut Lab) -> Result<Verdict> {
     Ok(Verdict(format!("252 bytes from us and 251 from siw, in either role, every byte; 400 bytes: {why}")))
 }
 
-fn rejected(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
-    let port = lab.guest.port()?;
-    let job = lab.serve("peer listen PORT reject=1 pd=100", port)?;
-    let ours = lab.ours("interop", &format!("connect 127.0.0.1:{}", port.outside))?.finish(OURS)?;
+fn rejected(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
+    let port = testbed.guest.port()?;
+    let job = testbed.serve("peer listen PORT reject=1 pd=100", port)?;
+    let ours = testbed.ours("interop", &format!("connect 127.0.0.1:{}", port.outside))?.finish(OURS)?;
     job.wait()?.good()?;
     let heard = ours.output.contains("private data of 100 bytes, 0 wrong");
     ensure!(heard && ours.output.contains("failed: the peer refused"), "ours: {}", tail(&ours.output));
     Ok(Verdict("refused, with 100 bytes of private data, every byte".into()))
 }
 
-fn damage_to_us(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
-    let flip = Mischief::Flip { ulpdu_min: 900 };
+fn damage_to_us(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
+    let flip = Damage::Flip { ulpdu_min: 900 };
     let ours = "connect ADDR crc=1 ways=32 sizes=1000";
-    let through = through_proxy(lab, ours, PEER, Stream::Back, flip)?;
+    let through = through_proxy(testbed, ours, PEER, Stream::Back, flip)?;
     let failed = through.failed_with("cause: MPA: CRC does not match")?;
     Ok(Verdict(format!("{failed}; {}", through.terminated_with("CRC")?)))
 }
 
-fn damage_to_siw(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
-    let flip = Mischief::Flip { ulpdu_min: 900 };
+fn damage_to_siw(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
+    let flip = Damage::Flip { ulpdu_min: 900 };
     let ours = "connect ADDR crc=1 ways=1 sizes=1000";
-    let through = through_proxy(lab, ours, PEER, Stream::Forth, flip)?;
+    let through = through_proxy(testbed, ours, PEER, Stream::Forth, flip)?;
     Ok(Verdict(through.failed_with("cause: MPA: CRC does not match")?))
 }
 
 /// Runs without a proxy: our program must fail with these words.
-fn fails(lab: &mut Lab, ours: &str, words: &str) -> Result<Through> {
-    let port = lab.guest.port()?;
-    let job = lab.serve(PEER, port)?;
-    let capture = lab.capture(port.outside)?;
+fn fails(testbed: &mut Testbed, ours: &str, words: &str) -> Result<ProxiedRun> {
+    let port = testbed.guest.port()?;
+    let job = testbed.serve(PEER, port)?;
+    let capture = testbed.capture(port.outside)?;
     let began = Instant::now();
-    let ours =
-        lab.ours("interop", &ours.replace("ADDR", &format!("127.0.0.1:{}", port.outside)))?.finish(OURS)?;
+    let ours = testbed
+        .ours("interop", &ours.replace("ADDR", &format!("127.0.0.1:{}", port.outside)))?
+        .finish(OURS)?;
     let took = began.elapsed().as_secs_f64();
     let terminates = match capture {
         Some(capture) => Some(capture.judge(Direction::To)?.terminates),
         None => None,
     };
-    let through = Through { good: false, said: ours.output, theirs: job.wait()?.output, took, terminates };
+    let through = ProxiedRun { good: false, said: ours.output, theirs: job.wait()?.output, took, terminates };
     through.failed_with(words)?;
     Ok(through)
 }
 
-fn bad_key_ours(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
-    let through = fails(lab, "connect ADDR badkey=1", "cause: DDP: invalid steering tag")?;
+fn bad_key_ours(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
+    let through = fails(testbed, "connect ADDR badkey=1", "cause: DDP: invalid steering tag")?;
     Ok(Verdict(through.failed_with("")?))
 }
 
-fn bad_key_siws(lab: &mut Lab) -> Result<Verdict> {
-    lab.siw(Siw::default())?;
-    let through = fails(lab, "connect ADDR badkey=2", "QpAccessError")?;
+fn bad_key_siws(testbed: &mut Testbed) -> Result<Verdict> {
+    testbed.siw(Siw::default())?;
+    let through = fails(testbed, "connect ADDR badkey=2", "QpAccessError")?;
     Ok(Verdict(format!("{}; {}", through.failed_with("")?, through.terminated_with("STag")?)))
 }

@@ -5,16 +5,16 @@
 //! | `image`, `archive` | the guest's kernel and files, made of Debian's packages |
 //! | `capture` | packets on the wire, and tshark's verdict on them |
 //! | `proxy` | a proxy between the two ends that flips, delays and adds bytes |
-//! | `lab` | the environment of a case |
+//! | `testbed` | the environment of a case |
 //! | `cases`, `programs` | cases with our own programs; cases with third-party programs at both ends |
 
 pub(crate) mod archive;
 mod capture;
 pub(crate) mod cases;
 pub(crate) mod image;
-pub(crate) mod lab;
 pub(crate) mod programs;
 mod proxy;
+pub(crate) mod testbed;
 
 use anyhow::{Context, Result, bail, ensure};
 use archive::{Entry, write_archive};
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
-use xtask::limited::{PATIENCE, Running};
+use xtask::limited::{Running, SMALL_LIMIT};
 
 /// The agent's port inside the guest, and the first port for programs that listen in it.
 const AGENT: u16 = 1;
@@ -185,7 +185,7 @@ impl Guest {
             if text.contains(READY) && guest.run("true", 10).is_ok_and(|ended| ended.status == 0) {
                 break;
             }
-            if let Some(said) = guest.qemu.ended()? {
+            if let Some(said) = guest.qemu.exit_report()? {
                 bail!("the guest ended while it booted: {said}\n{}", tail(&text));
             }
             ensure!(
@@ -222,7 +222,7 @@ impl Guest {
         let job = self.begin(script, limit);
         let listens = format!("rdma resource show cm_id | grep -q 'state LISTEN.*:{} '", port.inside);
         let wait = format!("for i in $(seq 200); do {listens} && exit 0; sleep 0.05; done; exit 1");
-        if self.run(&wait, PATIENCE)?.status == 0 {
+        if self.run(&wait, SMALL_LIMIT)?.status == 0 {
             return Ok(job);
         }
         let ended = job.wait()?;
@@ -232,7 +232,7 @@ impl Guest {
     /// Sets a parameter of siw.
     pub(crate) fn set(&self, parameter: &str, value: u32) -> Result<()> {
         let script = format!("echo {value} >/sys/module/siw/parameters/{parameter}");
-        self.run(&script, PATIENCE)?.good().map(drop)
+        self.run(&script, SMALL_LIMIT)?.good().map(drop)
     }
 }
 

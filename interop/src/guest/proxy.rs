@@ -24,7 +24,7 @@ pub(crate) enum Stream {
 
 /// A change to the forwarded bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mischief {
+pub(crate) enum Damage {
     /// Flips a bit of the last byte of the first ULPDU that has at least `ulpdu_min` bytes.
     Flip { ulpdu_min: usize },
     /// Appends bytes to the handshake frame, in the same write.
@@ -34,16 +34,16 @@ pub(crate) enum Mischief {
 }
 
 /// Listens on a new port, and forwards one connection to `target` on 127.0.0.1. Ends when either end does.
-pub(crate) fn start(target: u16, stream: Stream, mischief: Mischief) -> Result<u16> {
+pub(crate) fn start(target: u16, stream: Stream, damage: Damage) -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
     listener.set_nonblocking(true)?;
     // If one end aborts the connection, the other end must notice.
-    thread::spawn(move || drop(pass_one(&listener, target, stream, mischief)));
+    thread::spawn(move || drop(pass_one(&listener, target, stream, damage)));
     Ok(port)
 }
 
-fn pass_one(listener: &TcpListener, target: u16, stream: Stream, mischief: Mischief) -> Result<()> {
+fn pass_one(listener: &TcpListener, target: u16, stream: Stream, damage: Damage) -> Result<()> {
     let began = Instant::now();
     let near = loop {
         match listener.accept() {
@@ -60,7 +60,7 @@ fn pass_one(listener: &TcpListener, target: u16, stream: Stream, mischief: Misch
         end.set_read_timeout(Some(LIMIT))?;
         end.set_nodelay(true)?;
     }
-    let of = |this: Stream| (this == stream).then_some(mischief);
+    let of = |this: Stream| (this == stream).then_some(damage);
     let (forth, back) = (of(Stream::Forth), of(Stream::Back));
     let (near_too, far_too) = (near.try_clone()?, far.try_clone()?);
     let other = thread::spawn(move || pass(far_too, near_too, back));
@@ -70,9 +70,9 @@ fn pass_one(listener: &TcpListener, target: u16, stream: Stream, mischief: Misch
 }
 
 /// Forwards bytes until the sending end closes.
-fn pass(mut from: TcpStream, mut to: TcpStream, mischief: Option<Mischief>) {
-    let done = match mischief {
-        Some(mischief) => make_mischief(&mut from, &mut to, mischief),
+fn pass(mut from: TcpStream, mut to: TcpStream, damage: Option<Damage>) {
+    let done = match damage {
+        Some(damage) => apply_damage(&mut from, &mut to, damage),
         None => Ok(()),
     };
     if done.is_ok() {
@@ -81,12 +81,12 @@ fn pass(mut from: TcpStream, mut to: TcpStream, mischief: Option<Mischief>) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-fn make_mischief(from: &mut impl Read, to: &mut impl Write, mischief: Mischief) -> Result<()> {
+fn apply_damage(from: &mut impl Read, to: &mut impl Write, damage: Damage) -> Result<()> {
     let mut frame = read_frame(from)?;
-    match mischief {
-        Mischief::Add { bytes } => frame.extend_from_slice(bytes),
-        Mischief::Hold => frame.extend(read_fpdu(from)?),
-        Mischief::Flip { ulpdu_min } => {
+    match damage {
+        Damage::Add { bytes } => frame.extend_from_slice(bytes),
+        Damage::Hold => frame.extend(read_fpdu(from)?),
+        Damage::Flip { ulpdu_min } => {
             to.write_all(&frame)?;
             frame = loop {
                 let mut fpdu = read_fpdu(from)?;
@@ -139,24 +139,24 @@ mod tests {
         bytes
     }
 
-    fn after(mischief: Mischief) -> (Vec<u8>, usize) {
+    fn after(damage: Damage) -> (Vec<u8>, usize) {
         let (bytes, mut out) = (stream(), Vec::new());
         let mut rest = bytes.as_slice();
-        make_mischief(&mut rest, &mut out, mischief).expect("a whole stream");
+        apply_damage(&mut rest, &mut out, damage).expect("a whole stream");
         (out, rest.len())
     }
 
     #[test]
     fn one_bit_of_the_right_fpdu_is_flipped() {
-        let (out, left) = after(Mischief::Flip { ulpdu_min: 5 });
+        let (out, left) = after(Damage::Flip { ulpdu_min: 5 });
         let differing: Vec<usize> = (0..out.len()).filter(|&at| out[at] != stream()[at]).collect();
         assert_eq!((differing, left, out[43]), (vec![43], 0, 7));
     }
 
     #[test]
     fn frames_are_held_and_lengthened() {
-        assert_eq!(after(Mischief::Hold), (stream()[..36].to_vec(), 12));
-        let (out, left) = after(Mischief::Add { bytes: b"xy" });
+        assert_eq!(after(Damage::Hold), (stream()[..36].to_vec(), 12));
+        let (out, left) = after(Damage::Add { bytes: b"xy" });
         assert_eq!((&out[24..], left), (&b"xy"[..], 24));
     }
 }

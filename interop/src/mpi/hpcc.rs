@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_benchmark_that_fails_is_heard() {
+    fn failed_benchmark_is_found() {
         let good = "x PASSED\nSuccess=1\nMPIRandomAccess_ErrorsFraction=0\n";
         assert_eq!(judged(good).expect("good"), "1 tests passed, 0 of random updates wrong");
         for bad in [

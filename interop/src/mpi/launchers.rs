@@ -74,7 +74,7 @@ impl Mpich {
     }
 
     /// The output lines of a job's ranks, in order.
-    fn said(&mut self, command: &mut Command) -> Result<Vec<String>> {
+    fn output_lines(&mut self, command: &mut Command) -> Result<Vec<String>> {
         self.step += 1;
         let log = self.folder.join(format!("{}-{}.log", self.case, self.step));
         let finished = Running::start(command, &log)?.finish(LIMIT)?;
@@ -97,12 +97,13 @@ impl Mpich {
         let hello = self.ours.join("hello_pmi");
         let knows_nodes = self.case != "launch-gforker";
         for size in SIZES {
-            let said = self.said(launch(size).arg(&hello).args(option.split_whitespace()))?;
+            let said = self.output_lines(launch(size).arg(&hello).args(option.split_whitespace()))?;
             expect(&said, &hellos(size, version, knows_nodes, ""))?;
         }
         let mut ranks = SIZES.iter().sum::<u32>();
         if self.case != "launch-port" {
-            let said = self.said(launch(2).arg(&hello).arg("--spawn").args(option.split_whitespace()))?;
+            let said =
+                self.output_lines(launch(2).arg(&hello).arg("--spawn").args(option.split_whitespace()))?;
             let children = hellos(2, version, knows_nodes, ", started by rank-0");
             expect(&said, &[hellos(2, version, knows_nodes, ""), children].concat())?;
             ranks += 4;
@@ -124,17 +125,17 @@ impl Mpich {
             let sum = size * (size - 1) / 2;
             let expected: Vec<String> =
                 (0..size).map(|rank| format!("rank {rank} of {size}, sum {sum}")).collect();
-            let said = self.said(launch(size).arg(&sum_program))?;
+            let said = self.output_lines(launch(size).arg(&sum_program))?;
             expect(&said, &expected)?;
         }
-        let said = self.said(launch(1).arg(sum_program).arg("spawn"))?;
+        let said = self.output_lines(launch(1).arg(sum_program).arg("spawn"))?;
         expect(
             &said,
             &["rank 0 of 1, sum 0", "rank 0 of 2, a child, sum 1", "rank 1 of 2, a child, sum 1"]
                 .map(str::to_owned),
         )?;
         let hello = self.ours.join("hello_pmi");
-        let said = self.said(launch(4).arg(hello))?;
+        let said = self.output_lines(launch(4).arg(hello))?;
         expect(&said, &hellos(4, "1.2", true, ""))?;
         Ok(Verdict("jobs of 1, 2 and 4 ranks, a job that starts another".to_owned()))
     }
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rank_that_says_nothing_is_missed() {
+    fn rank_without_output_is_found() {
         let all = hellos(2, "1.2", true, "");
         assert_eq!(all[1], "rank 1 of 2, PMI 1.2, nodes [0, 0], found rank 0");
         assert!(expect(&all, &all).is_ok());

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_that_fails_is_heard() {
+    fn failed_test_is_found() {
         let good = "make: x\n*** TESTING C a --- pass\n*** TESTING C b --- pass\n*** TESTING C c --- skip\n";
         assert_eq!(passed(good).expect("good"), 2);
         for bad in [good.replace("b --- pass", "b --- fail with 2 mismatches"), String::new()] {

@@ -124,7 +124,7 @@ impl Ring {
     }
 
     /// Runs under a launcher that takes `-n`.
-    fn under(&self, launcher: &PathBuf, options: &[&str]) -> Result<Verdict> {
+    fn run_with(&self, launcher: &PathBuf, options: &[&str]) -> Result<Verdict> {
         self.rounds(|size| {
             let mut command = Command::new(launcher);
             command.args(options).args(["-n", &size.to_string()]);
@@ -142,7 +142,7 @@ impl Ring {
         for size in SIZES {
             let token = |rank| if rank == 0 { size } else { rank + 1 };
             let says = |rank| format!("rank {rank} of {size}: the token is {}", token(rank));
-            self.say(launch(size).arg(&self.program), size, (0..size).map(says).collect())?;
+            self.expect_lines(launch(size).arg(&self.program), size, (0..size).map(says).collect())?;
         }
         Ok(Verdict("rings of 1, 2 and 4 ranks".to_owned()))
     }
@@ -156,13 +156,13 @@ impl Ring {
             let says = |(rank, size): (u32, u32), more: &str| format!("rank {rank} of {size} is done{more}");
             let parents = (0..size).map(|rank| says((rank, size), ""));
             let all = parents.chain(children.map(|child| says(child, ", a child"))).collect();
-            self.say(&mut command, size, all)?;
+            self.expect_lines(&mut command, size, all)?;
         }
         Ok(Verdict("1, 2 and 4 ranks, each with jobs of 2, 2 and 3".to_owned()))
     }
 
     /// Runs a job whose ranks must print these lines, in any order.
-    fn say(&self, command: &mut Command, size: u32, mut expected: Vec<String>) -> Result<()> {
+    fn expect_lines(&self, command: &mut Command, size: u32, mut expected: Vec<String>) -> Result<()> {
         let log = self.folder.join(format!("{}-{size}.log", self.case));
         let finished = Running::start(command, &log)?.finish(LIMIT)?;
         let said = tail(&finished.output);

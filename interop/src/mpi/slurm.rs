@@ -60,7 +60,7 @@ impl Slurm {
             let mut command = Command::new(words[0]);
             command.args(&words[1..]).env("SLURM_CONF", &config);
             let mut running = Running::start(&mut command, &folder.join(format!("{}.log", words[0])))?;
-            let is_up = running.says(sign, LIMIT)?;
+            let is_up = running.wait_for_output(sign, LIMIT)?;
             ensure!(is_up, "{} does not start: {}", words[0], running.output()?);
             Ok(running)
         };

@@ -131,7 +131,7 @@ impl Bench {
     }
 
     /// Runs a test as two ranks on a device with a matching variant; returns its output if it failed.
-    fn try_on(&self, test: &Test, (device, place): (&str, &str)) -> Result<Option<String>> {
+    fn run_on(&self, test: &Test, (device, place): (&str, &str)) -> Result<Option<String>> {
         let log = self.folder.join(format!("{}.{device}.{place}.log", test.name));
         let mut launch = self.launch(device, "2");
         launch.arg(self.folder.join(&test.name)).env("NICETY_PORTALS_ENGINE", place);
@@ -156,7 +156,7 @@ pub(crate) fn check(workspace: &Workspace, source: &Path) -> Result<()> {
         let (device, place) = at;
         let (began, mut passed) = (Instant::now(), 0);
         for test in &tests {
-            match bench.try_on(test, at)? {
+            match bench.run_on(test, at)? {
                 None => passed += 1,
                 Some(said) => println!("interop: FAILED  {} on {device}, {place}: {said}", test.name),
             }

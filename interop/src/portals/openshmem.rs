@@ -100,7 +100,7 @@ impl Bench {
     }
 
     /// Runs a test; returns its output if it failed.
-    fn try_on(&self, test: &str, device: &str, ranks: &str) -> Result<Option<String>> {
+    fn run_on(&self, test: &str, device: &str, ranks: &str) -> Result<Option<String>> {
         let log = self.folder.join(format!("{test}.{device}.{ranks}.log"));
         let mut launch = Command::new(&self.nicety);
         launch.args(["mpirun", "--device", device, "-n", ranks]);
@@ -128,7 +128,7 @@ pub(crate) fn check(workspace: &Workspace, source: &Path) -> Result<()> {
     for (device, ranks) in DEVICES.into_iter().flat_map(|device| RANKS.map(|ranks| (device, ranks))) {
         let (began, mut passed) = (Instant::now(), 0);
         for test in &tests {
-            match bench.try_on(test, device, ranks)? {
+            match bench.run_on(test, device, ranks)? {
                 None => passed += 1,
                 Some(said) => println!("interop: FAILED  {test}, {ranks} ranks on {device}: {said}"),
             }

@@ -65,7 +65,7 @@ fn tests(bench: &Bench, folder: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// Runs a test with this number of ranks on a device; returns its output if it failed.
-fn try_on(bench: &Bench, test: &Path, (device, ranks): (&str, &str)) -> Result<Option<String>> {
+fn run_on(bench: &Bench, test: &Path, (device, ranks): (&str, &str)) -> Result<Option<String>> {
     let mut launch = bench.launch(device, ranks);
     launch.arg(bench.folder.join("ptl_test")).arg("-f").arg(test);
     let finished = Running::start(&mut launch, &bench.folder.join("xml.log"))?.finish(LIMIT)?;
@@ -84,7 +84,7 @@ pub(crate) fn check(workspace: &Workspace, source: &Path) -> Result<()> {
             let (began, tests, mut failed, mut known) = (Instant::now(), tests(&bench, folder)?, 0, 0);
             for test in &tests {
                 let name = test.file_stem().context("a test has a name")?.to_string_lossy();
-                match try_on(&bench, test, (device, ranks))? {
+                match run_on(&bench, test, (device, ranks))? {
                     None => {}
                     Some(_) if contrary.contains(&*name) => known += 1,
                     Some(said) => {

@@ -2,7 +2,7 @@
 //! our devices. The crate generates bindings from its own headers when it is built, and loads the libraries by name
 //! when it runs.
 
-use super::programs::{Clients, End, Row, alone, same};
+use super::programs::{Clients, ProgramRun, RunEnd, alone, same};
 use crate::case::{Case, Verdict};
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
@@ -21,16 +21,16 @@ const CRATE: [&str; 3] = ["sideway", "--version", "0.4.3"];
 const CLANG: &str = "libclang-14-dev";
 const CLANG_FOLDER: &str = "/usr/lib/llvm-14/lib";
 
-const PROGRAMS: &[Row] = &[
+const PROGRAMS: &[ProgramRun] = &[
     alone("ibv_devinfo", "nicety0"),
     alone("show_gids", "nicety0"),
     same("rc_pingpong -p PORT"),
     same("rc_pingpong -p PORT -s 65536 -n 100"),
     same("rc_pingpong_split -p PORT"),
-    Row {
+    ProgramRun {
         server: "cmtime -b 127.0.0.1 -p PORT",
         // With -b as well, the crate would pass a dangling address.
-        end: End::ClientOf("cmtime -s 127.0.0.1 -p PORT"),
+        end: RunEnd::ClientOf("cmtime -s 127.0.0.1 -p PORT"),
         says: "Disconnect",
     },
 ];

@@ -40,13 +40,13 @@ const BUILD_LIMIT: Duration = Duration::from_secs(600);
 const LIMIT: Duration = Duration::from_secs(120);
 const LISTEN_LIMIT: Duration = Duration::from_secs(10);
 /// Exit statuses for a missing feature of the provider, at both ends (`ENODATA`, `ENOSYS`).
-const LACKING: [i32; 2] = [61, 38];
+const FEATURE_MISSING: [i32; 2] = [61, 38];
 
 /// The result of a test.
-enum Came {
+enum TestResult {
     Passed,
     /// The provider lacks the tested feature.
-    Lacking,
+    FeatureMissing,
     Failed(String),
 }
 
@@ -115,14 +115,14 @@ impl Bench {
         self.clients.start_command(&mut command)
     }
 
-    fn try_on(&mut self, test: &str, provider: &str, device: &str) -> Result<Came> {
-        if !has_two_ends(test) {
+    fn run_on(&mut self, test: &str, provider: &str, device: &str) -> Result<TestResult> {
+        if !has_client(test) {
             let line = test.replace("GOOD_ADDR", ADDRESS).replace("SERVER_ADDR", ADDRESS);
             return Ok(verdict(&[self.start(&line, provider, device, &[])?.finish(LIMIT)?]));
         }
         let mut server = self.start(test, provider, device, &["-s", ADDRESS])?;
         // A server whose provider lacks a feature exits without listening, and its client will exit as well.
-        let _ = server.listens(PORT, LISTEN_LIMIT);
+        let _ = server.wait_for_listener(PORT, LISTEN_LIMIT);
         let client = self.start(test, provider, device, &["-s", ADDRESS, ADDRESS])?.finish(LIMIT)?;
         let left = if client.is_good() { LIMIT } else { LISTEN_LIMIT };
         Ok(verdict(&[client, server.finish(left)?]))
@@ -130,20 +130,20 @@ impl Bench {
 }
 
 /// Whether a test has a server and a client: unit tests are one program, whose name ends with `_test`.
-fn has_two_ends(test: &str) -> bool {
+fn has_client(test: &str) -> bool {
     !test.split_whitespace().next().is_some_and(|program| program.ends_with("_test"))
 }
 
-fn verdict(ends: &[Finished]) -> Came {
+fn verdict(ends: &[Finished]) -> TestResult {
     let code = |end: &Finished| end.status.and_then(|status| status.code());
     if ends.iter().all(Finished::is_good) {
-        return Came::Passed;
+        return TestResult::Passed;
     }
-    if LACKING.iter().any(|lacking| ends.iter().all(|end| code(end) == Some(*lacking))) {
-        return Came::Lacking;
+    if FEATURE_MISSING.iter().any(|lacking| ends.iter().all(|end| code(end) == Some(*lacking))) {
+        return TestResult::FeatureMissing;
     }
     let said = ends.iter().map(|end| format!("{:?}: {}", end.status, tail(&end.output)));
-    Came::Failed(said.collect::<Vec<_>>().join("\n"))
+    TestResult::Failed(said.collect::<Vec<_>>().join("\n"))
 }
 
 /// Builds the tests, runs them with each provider on each device, and reports how many passed.
@@ -166,10 +166,10 @@ pub(crate) fn check(workspace: &Workspace, checkout: &Path) -> Result<()> {
         for device in DEVICES {
             let (began, mut passed, mut lacking, mut failed) = (Instant::now(), 0, 0, 0);
             for test in &chosen {
-                match bench.try_on(test, provider, device)? {
-                    Came::Passed => passed += 1,
-                    Came::Lacking => lacking += 1,
-                    Came::Failed(said) => {
+                match bench.run_on(test, provider, device)? {
+                    TestResult::Passed => passed += 1,
+                    TestResult::FeatureMissing => lacking += 1,
+                    TestResult::Failed(said) => {
                         failed += 1;
                         println!("interop: FAILED  {test} with {provider} on {device}: {said}");
                     }

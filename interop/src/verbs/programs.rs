@@ -57,15 +57,15 @@ const RDMACM_UTILS: u16 = 7174;
 
 /// A program, or a server and its client. `PORT` is a free port, `GID` the options that a device's addresses need, and
 /// `FOLDER` the folder with the cases' scripts.
-pub(crate) struct Row {
+pub(crate) struct ProgramRun {
     pub(crate) server: &'static str,
     /// How the client is started, or how a program without a client ends.
-    pub(crate) end: End,
+    pub(crate) end: RunEnd,
     /// Its output on success.
     pub(crate) says: &'static str,
 }
 
-pub(crate) enum End {
+pub(crate) enum RunEnd {
     Alone,
     /// No client; it runs until it is killed.
     Watches,
@@ -78,30 +78,30 @@ pub(crate) enum End {
     ClientOf(&'static str),
 }
 
-pub(crate) const fn alone(server: &'static str, says: &'static str) -> Row {
-    Row { server, end: End::Alone, says }
+pub(crate) const fn alone(server: &'static str, says: &'static str) -> ProgramRun {
+    ProgramRun { server, end: RunEnd::Alone, says }
 }
 
-pub(crate) const fn same(server: &'static str) -> Row {
-    Row { server, end: End::Same, says: "" }
+pub(crate) const fn same(server: &'static str) -> ProgramRun {
+    ProgramRun { server, end: RunEnd::Same, says: "" }
 }
 
-const fn two(server: &'static str, client: &'static str, says: &'static str) -> Row {
-    Row { server, end: End::Client(client), says }
+const fn two(server: &'static str, client: &'static str, says: &'static str) -> ProgramRun {
+    ProgramRun { server, end: RunEnd::Client(client), says }
 }
 
-const fn refused(server: &'static str, says: &'static str) -> Row {
-    Row { server, end: End::Refused, says }
+const fn refused(server: &'static str, says: &'static str) -> ProgramRun {
+    ProgramRun { server, end: RunEnd::Refused, says }
 }
 
-const LISTS: &[Row] = &[
+const LISTS: &[ProgramRun] = &[
     alone("ibv_devices", "nicety0"),
     alone("ibv_devinfo -v", "PORT_ACTIVE (4)"),
     alone("ibv_devinfo -l", "1 HCA found"),
-    Row { server: "ibv_asyncwatch", end: End::Watches, says: "nicety0: async event FD" },
+    ProgramRun { server: "ibv_asyncwatch", end: RunEnd::Watches, says: "nicety0: async event FD" },
 ];
 
-const PINGPONGS: &[Row] = &[
+const PINGPONGS: &[ProgramRun] = &[
     same("ibv_rc_pingpong -p PORT -c GID"),
     same("ibv_rc_pingpong -p PORT -c -e -s 4097 GID"),
     same("ibv_rc_pingpong -p PORT -c -s 1 -r 3 GID"),
@@ -113,7 +113,7 @@ const PINGPONGS: &[Row] = &[
     refused("ibv_uc_pingpong -p PORT", "Couldn't create QP"),
 ];
 
-const CM: &[Row] = &[
+const CM: &[ProgramRun] = &[
     two(
         "rping -s -a 127.0.0.1 -p PORT -C 50 -V",
         "rping -c -a 127.0.0.1 -p PORT -C 50 -V -v",
@@ -127,9 +127,9 @@ const CM: &[Row] = &[
     two("rdma_server -p PORT", "rdma_client -s 127.0.0.1 -p PORT", "end 0"),
     two("rdma_xserver -p PORT", "rdma_xclient -s 127.0.0.1 -p PORT", "end 0"),
     refused("mckey -m 224.0.0.1", ""),
-    Row {
+    ProgramRun {
         server: "cmtime -b 127.0.0.1 -p PORT",
-        end: End::ClientOf("cmtime -s 127.0.0.1 -p PORT -c 100"),
+        end: RunEnd::ClientOf("cmtime -s 127.0.0.1 -p PORT -c 100"),
         says: "us / conn",
     },
     refused("rstream -s 127.0.0.1", RSOCKET),
@@ -140,7 +140,7 @@ const CM: &[Row] = &[
     two("udaddy -b 127.0.0.1", "udaddy -s 127.0.0.1", "return status 0"),
 ];
 
-const PERFTEST: &[Row] = &[
+const PERFTEST: &[ProgramRun] = &[
     same("ib_send_lat -p PORT -n 200"),
     same("ib_send_lat -p PORT -n 200 -e"),
     same("ib_send_lat -p PORT -n 200 -s 64 -I 64"),
@@ -157,7 +157,7 @@ const PERFTEST: &[Row] = &[
     same("ib_send_lat -p PORT -n 200 -c UD"),
 ];
 
-const PERFTEST_CM: &[Row] = &[
+const PERFTEST_CM: &[ProgramRun] = &[
     same("ib_send_lat -R -p PORT -n 200"),
     same("ib_send_lat -R -p PORT -n 200 -e"),
     same("ib_send_bw -R -p PORT -n 200 -a"),
@@ -174,7 +174,7 @@ const PERFTEST_CM: &[Row] = &[
     same("env NICETY_VERBS_KIND=rnic ib_write_lat -R -p PORT -n 200"),
 ];
 
-const LIBFABRIC: &[Row] = &[
+const LIBFABRIC: &[ProgramRun] = &[
     alone("fi_info -p verbs", "domain: nicety0"),
     two(
         "fi_pingpong -p verbs -e msg -B PORT -c",
@@ -192,7 +192,7 @@ const LIBFABRIC: &[Row] = &[
 const RSOCKET: &str = "rsocket failed: Function not implemented";
 
 /// Tests of qperf for connected queue pairs, in one session; those of datagrams need LIDs, which only `shm` has.
-const QPERF: &[Row] = &[two(
+const QPERF: &[ProgramRun] = &[two(
     "qperf --listen_port PORT",
     "qperf 127.0.0.1 --listen_port PORT -t 1 -cm 1 rc_lat rc_bw rc_bi_bw rc_rdma_write_lat rc_rdma_write_bw \
      rc_rdma_write_poll_lat rc_rdma_read_lat rc_rdma_read_bw rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap \
@@ -200,7 +200,7 @@ const QPERF: &[Row] = &[two(
     "ver_rc_fetch_add:",
 )];
 
-const FIO: &[Row] = &[
+const FIO: &[ProgramRun] = &[
     two(
         "fio --name=receiver --ioengine=rdma --port=PORT --bs=64k --size=4m --rw=read --iodepth=16",
         "fio --name=sender --ioengine=rdma --hostname=127.0.0.1 --port=PORT --verb=write --bs=64k --size=4m --rw=write",
@@ -220,13 +220,13 @@ const FIO: &[Row] = &[
 ];
 
 /// A script starts both ends.
-const QEMU: &[Row] = &[
+const QEMU: &[ProgramRun] = &[
     alone("sh FOLDER/migrate.sh PORT", "Migration status: completed"),
     alone("sh FOLDER/migrate.sh PORT rdma-pin-all", "Migration status: completed"),
 ];
 
 /// NetPIPE's two ranks; UCX also connects each rank with itself.
-const MPI: &[Row] = &[
+const MPI: &[ProgramRun] = &[
     alone(
         "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 UCX_TLS=rc_verbs,ud_verbs,self mpirun.openmpi \
          --oversubscribe -n 2 --mca pml ucx --mca osc ucx --mca btl ^openib,vader NPopenmpi -u 65536 -n 5 -o /dev/null",
@@ -240,7 +240,7 @@ const MPI: &[Row] = &[
 ];
 
 /// UCX uses its own shared memory unless its transports are given.
-const UCX: &[Row] = &[
+const UCX: &[ProgramRun] = &[
     alone("ucx_info -d", "Transport: ud_verbs"),
     two(
         "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT -t tag_lat -s 8 -n 500",
@@ -336,7 +336,7 @@ impl Clients {
     }
 
     /// Like [`Clients::all`], with the programs of this folder where they exist.
-    pub(crate) fn all_from(&mut self, folder: PathBuf, rows: &[Row]) -> Result<Verdict> {
+    pub(crate) fn all_from(&mut self, folder: PathBuf, rows: &[ProgramRun]) -> Result<Verdict> {
         self.preferred = Some(folder);
         let verdict = self.all(rows);
         self.preferred = None;
@@ -344,14 +344,14 @@ impl Clients {
     }
 
     /// Runs each row on each device.
-    fn all(&mut self, rows: &[Row]) -> Result<Verdict> {
+    fn all(&mut self, rows: &[ProgramRun]) -> Result<Verdict> {
         let (mut wrong, mut count) = (0, 0);
         for row in rows {
             for (device, gid) in DEVICES {
                 let result = self.one(row, device, gid);
                 let word = match (&result, &row.end) {
                     (Err(why), _) => format!("FAILED {why:#}"),
-                    (Ok(()), End::Refused) => "refused".to_owned(),
+                    (Ok(()), RunEnd::Refused) => "refused".to_owned(),
                     (Ok(()), _) => "ok".to_owned(),
                 };
                 println!(
@@ -362,12 +362,13 @@ impl Clients {
                 count += 1;
             }
         }
-        ensure!(wrong == 0, "{wrong} of {} went wrong", counted(count, "run"));
-        Ok(Verdict(format!("{} as they should", counted(count, "run"))))
+        ensure!(wrong == 0, "{wrong} of {} failed", counted(count, "run"));
+        Ok(Verdict(format!("{} ended as expected", counted(count, "run"))))
     }
 
-    fn one(&mut self, row: &Row, device: &str, gid: &str) -> Result<()> {
-        let port = match row.server.contains("PORT") || !matches!(row.end, End::Client(_) | End::ClientOf(_))
+    fn one(&mut self, row: &ProgramRun, device: &str, gid: &str) -> Result<()> {
+        let port = match row.server.contains("PORT")
+            || !matches!(row.end, RunEnd::Client(_) | RunEnd::ClientOf(_))
         {
             true => free_port()?,
             false => RDMACM_UTILS,
@@ -379,40 +380,40 @@ impl Clients {
         let line = fill(row.server);
         let mut server = self.start(device, &line)?;
         let client = match row.end {
-            End::Alone => None,
-            End::Watches => {
+            RunEnd::Alone => None,
+            RunEnd::Watches => {
                 ensure!(
-                    server.says(row.says, LIMIT)?,
-                    "it does not say {:?}: {}",
+                    server.wait_for_output(row.says, LIMIT)?,
+                    "the output lacks {:?}: {}",
                     row.says,
                     tail(&server.output()?)
                 );
                 return Ok(());
             }
-            End::Refused => {
+            RunEnd::Refused => {
                 let finished = server.finish(LIMIT)?;
                 let status = finished.status.context("it does not end")?;
                 ensure!(!status.success(), "it is not refused: {}", tail(&finished.output));
                 ensure!(
                     finished.output.contains(row.says),
-                    "it does not say {:?}: {}",
+                    "the output lacks {:?}: {}",
                     row.says,
                     tail(&finished.output)
                 );
                 return Ok(());
             }
-            End::Same => Some(format!("{line} 127.0.0.1")),
-            End::Client(client) | End::ClientOf(client) => Some(fill(client)),
+            RunEnd::Same => Some(format!("{line} 127.0.0.1")),
+            RunEnd::Client(client) | RunEnd::ClientOf(client) => Some(fill(client)),
         };
         let mut said = String::new();
         if let Some(client) = client {
-            server.listens(port, LIMIT)?;
+            server.wait_for_listener(port, LIMIT)?;
             said = good(self.start(device, &client)?, "the client")?;
         }
-        if !matches!(row.end, End::ClientOf(_)) {
+        if !matches!(row.end, RunEnd::ClientOf(_)) {
             said += &good(server, "the server")?;
         }
-        ensure!(said.contains(row.says), "it does not say {:?}: {}", row.says, tail(&said));
+        ensure!(said.contains(row.says), "the output lacks {:?}: {}", row.says, tail(&said));
         Ok(())
     }
 

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_unittest_says_is_counted() {
+    fn results_of_unittest_are_counted() {
         let said = "..sE\n====\nERROR: test_b (tests.test_x.Case.test_b)\nText\n----\nTraceback\n\nRan 4 tests in 0.1s\n\n\
                     FAILED (errors=1, skipped=1)\n";
         let failed = BTreeSet::from(["test_b".to_owned()]);

@@ -7,7 +7,7 @@ use host::Span;
 use verbs::{Cm, CmEvent, ConnParam, Cq, Device, Listener, Qp, QpInit};
 
 use crate::attack::{Attack, Budget, Tally};
-use crate::child::{Child, hear, say};
+use crate::child::{Child, receive_from_parent, send_to_parent};
 use crate::traces::{memory_here, settled};
 
 /// Connections of a whole crowd.
@@ -21,21 +21,21 @@ const WINDOW: usize = 32;
 
 pub(super) const ATTACK: Attack = Attack {
     name: "crowds",
-    about: "8,192 connections made and closed, on shm and on iwarp: the time, and the memory that stays",
+    about: "open and close 8,192 connections on shm and iwarp; time, and memory that is not freed",
     weight: 3,
     late_max: Duration::from_secs(3),
     run,
 };
 
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
-    while budget.goes_on() {
+    while budget.has_time_left() {
         let count = if budget.left() > Duration::from_secs(20) { CROWD } else { SMALL };
         for device in ["shm", "iwarp"] {
             tally.tried += 1;
             let mut child = Child::start("crowd")?;
-            child.tell(device)?;
-            child.tell(count)?;
-            let said = child.heard_within(Duration::from_secs(60)).context("the crowd is silent")?;
+            child.send(device)?;
+            child.send(count)?;
+            let said = child.receive_within(Duration::from_secs(60)).context("the crowd is silent")?;
             let words: Vec<u64> =
                 said.split(' ').map(str::parse).collect::<Result<_, _>>().context(said.clone())?;
             let [connect_us, close_us, left, later, slowest_us, slowest] = words[..] else {
@@ -67,10 +67,13 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 /// A child: makes and closes a crowd within itself; reports the microseconds of both, the bytes that stay after a second, those that
 /// stay three seconds later if that was too much, the microseconds of the slowest few connections, and their number.
 pub(super) fn crowd_role() -> Result<()> {
-    let name = hear()?.context("a device's name")?;
-    let count: usize = hear()?.context("a number")?.parse()?;
+    let name = receive_from_parent()?.context("a device's name")?;
+    let count: usize = receive_from_parent()?.context("a number")?.parse()?;
     let host = host::real::host();
-    let (near, far) = (Half::new(fabric::open(&name, &host)?)?, Half::new(fabric::open(&name, &host)?)?);
+    let (near, far) = (
+        ConnectionSide::new(fabric::open(&name, &host)?)?,
+        ConnectionSide::new(fabric::open(&name, &host)?)?,
+    );
     let listener = far.cm.listen("127.0.0.1:0".parse()?, WINDOW as u32)?;
     // What is made once and stays is no part of the crowd.
     drop(crowd(&near, &far, &listener, 1)?);
@@ -92,17 +95,17 @@ pub(super) fn crowd_role() -> Result<()> {
         left
     };
     let slowest = slowest.as_micros();
-    say(format!("{} {} {left} {later} {slowest} {at}", connected.as_micros(), closed.as_micros()))
+    send_to_parent(format!("{} {} {left} {later} {slowest} {at}", connected.as_micros(), closed.as_micros()))
 }
 
 /// One side of the crowd.
-struct Half {
+struct ConnectionSide {
     device: Device,
     cm: Cm,
     cq: Cq,
 }
 
-impl Half {
+impl ConnectionSide {
     fn new(device: Device) -> Result<Self> {
         let (cm, cq) = (device.create_cm()?, device.create_cq(4096)?);
         Ok(Self { device, cm, cq })
@@ -121,7 +124,7 @@ impl Half {
 /// Both sides' queue pairs of a crowd, connected; how long the slowest few took, and the first of those.
 type Crowd = ((Vec<Qp>, Vec<Qp>), (Duration, usize));
 
-fn crowd(near: &Half, far: &Half, listener: &Listener, count: usize) -> Result<Crowd> {
+fn crowd(near: &ConnectionSide, far: &ConnectionSide, listener: &Listener, count: usize) -> Result<Crowd> {
     let param = ConnParam::default();
     let (ours, theirs) = (near.qps(count)?, far.qps(count)?);
     let mut slowest = (Duration::ZERO, 0);

@@ -10,10 +10,10 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_
 use verbs::{Access, Buf, RecvWr, SendOp, SendWr, Wc};
 
 use crate::attack::{Attack, Budget, Tally};
-use crate::child::{Child, hear, say};
+use crate::child::{Child, receive_from_parent, send_to_parent};
 use crate::end::{DEVICES, End, Link, PEERS, within};
-use crate::storm::Storm;
-use crate::traces::Holdings;
+use crate::resources::ResourceCounts;
+use crate::stress_traffic::StressTraffic;
 use host::Rng;
 
 /// The name of the parents' role.
@@ -27,7 +27,7 @@ const DEEDS: &[&str] = &["sleeps", "drops", "exits", "posts", "polls", "register
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "forks",
-    about: "peers that fork in the middle of traffic and are killed, while the forked child lives",
+    about: "kill peers that forked in the middle of traffic, while the child lives",
     weight: 2,
     late_max: Duration::from_millis(100),
     run,
@@ -39,7 +39,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     set_child_subreaper(Some(getpid()))?;
     let mut ends: Vec<End> = DEVICES.iter().map(|name| End::open(name)).collect::<Result<_>>()?;
     let (mut at, mut level) = (0, None);
-    while budget.goes_on() {
+    while budget.has_time_left() {
         let (which, deed) = (at % DEVICES.len(), DEEDS[at / DEVICES.len() % DEEDS.len()]);
         let seed = budget.rng.next_u64();
         tally.tried += 1;
@@ -52,11 +52,11 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         }
         at += 1;
         if at == 2 * DEVICES.len() {
-            level = Some(Holdings::now());
+            level = Some(ResourceCounts::now());
         }
     }
     if let Some(level) = level {
-        level.more_now(Duration::from_secs(5), tally);
+        level.report_growth(Duration::from_secs(5), tally);
     }
     Ok(())
 }
@@ -65,17 +65,17 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 fn round(name: &str, end: &End, deed: &str, seed: u64, tally: &mut Tally) -> Result<()> {
     let (mut rng, listener) = (Rng::new(seed), end.listen()?);
     let mut child = Child::start(ROLE)?;
-    child.tell(format!("{} {deed} {} {name}", listener.addr().port(), rng.next_u64()))?;
+    child.send(format!("{} {deed} {} {name}", listener.addr().port(), rng.next_u64()))?;
     let link = end.accept()?;
-    let mut storm = Storm::new(end, &link, Rng::new(rng.next_u64()))?;
+    let mut traffic = StressTraffic::new(end, &link, Rng::new(rng.next_u64()))?;
     let (mut forked, mut did) = (None, false);
     let began = Instant::now();
     while forked.is_none() || !did {
-        step(end, &link, &mut storm, tally)?;
-        match child.heard_within(Duration::ZERO) {
+        step(end, &link, &mut traffic, tally)?;
+        match child.receive_within(Duration::ZERO) {
             Some(line) if line == "did" => did = true,
             Some(line) => {
-                forked = Some(Forked(line.parse::<i32>().ok().and_then(Pid::from_raw).context(line)?))
+                forked = Some(ForkedChild(line.parse::<i32>().ok().and_then(Pid::from_raw).context(line)?))
             }
             None => {}
         }
@@ -90,30 +90,30 @@ fn round(name: &str, end: &End, deed: &str, seed: u64, tally: &mut Tally) -> Res
     }
     let forked = forked.context("it was forked")?;
     // It does not disturb its parent.
-    let goal = storm.acknowledged + 1 + rng.below(100);
-    while storm.acknowledged < goal {
-        step(end, &link, &mut storm, tally)?;
+    let goal = traffic.acknowledged + 1 + rng.below(100);
+    while traffic.acknowledged < goal {
+        step(end, &link, &mut traffic, tally)?;
         ensure!(began.elapsed() < Duration::from_secs(20), "the parent is silent after its fork");
     }
     let gone = child.kill()?;
-    let late = storm.ride(end, &link, true, tally)?.saturating_duration_since(gone);
-    tally.noticed(late);
-    tally.outside += end.outside()?;
+    let late = traffic.run_until_disconnected(end, &link, true, tally)?.saturating_duration_since(gone);
+    tally.record_reaction(late);
+    tally.outside += end.count_changed_canaries()?;
     forked.end(deed, tally).with_context(|| format!("{late:?} after its parent's death"))
 }
 
-fn step(end: &End, link: &Link, storm: &mut Storm, tally: &mut Tally) -> Result<()> {
-    storm.post(end, link)?;
-    storm.poll(end, link, tally)?;
+fn step(end: &End, link: &Link, traffic: &mut StressTraffic, tally: &mut Tally) -> Result<()> {
+    traffic.post(end, link)?;
+    traffic.poll(end, link, tally)?;
     let event = end.event_now();
-    ensure!(event.is_none() && !storm.failed, "the connection failed: {event:?}");
+    ensure!(event.is_none() && !traffic.failed, "the connection failed: {event:?}");
     Ok(())
 }
 
 /// A forked child, reparented to this process; dropping this kills it.
-struct Forked(Pid);
+struct ForkedChild(Pid);
 
-impl Forked {
+impl ForkedChild {
     /// Kills the child. It must have lived until now, or have exited successfully if its deed was to exit.
     fn end(self, deed: &str, tally: &mut Tally) -> Result<()> {
         if deed != "exits" {
@@ -135,7 +135,7 @@ impl Forked {
     }
 }
 
-impl Drop for Forked {
+impl Drop for ForkedChild {
     fn drop(&mut self) {
         // A child whose deed was to exit is gone already. While its parent lives, this process cannot wait for it; it
         // then ends after its `LIFE`.
@@ -147,17 +147,17 @@ impl Drop for Forked {
 
 /// The role: connects, sends, forks, and sends until it is killed.
 pub(crate) fn parent() -> Result<()> {
-    let Some(line) = hear()? else { return Ok(()) };
+    let Some(line) = receive_from_parent()? else { return Ok(()) };
     let words: Vec<&str> = line.splitn(4, ' ').collect();
     let [port, deed, seed, name] = words[..] else { bail!("told `{line}`") };
     let (end, mut rng, mut tally) = (End::open(name)?, Rng::new(seed.parse()?), Tally::default());
     let link = end.connect(port.parse()?)?;
-    let mut storm = Storm::new(&end, &link, Rng::new(rng.next_u64()))?;
-    storm.go_on(&end, &link, Duration::from_micros(rng.below(5000)), &mut tally)?;
+    let mut traffic = StressTraffic::new(&end, &link, Rng::new(rng.next_u64()))?;
+    traffic.run_for(&end, &link, Duration::from_micros(rng.below(5000)), &mut tally)?;
     let mut all = Some((end, link));
     let forked = fork_and(|| {
         let Some((end, link)) = all.take() else { return false };
-        let done = does(deed, end, link).and_then(|()| say("did"));
+        let done = use_inherited(deed, end, link).and_then(|()| send_to_parent("did"));
         if let Err(why) = &done {
             eprintln!("a forked child that {deed}: {why:#}");
         } else if deed != "exits" {
@@ -165,16 +165,16 @@ pub(crate) fn parent() -> Result<()> {
         }
         done.is_ok()
     })?;
-    say(forked.as_raw_nonzero())?;
+    send_to_parent(forked.as_raw_nonzero())?;
     let (end, link) = all.context("it is the child that took them")?;
     loop {
-        storm.go_on(&end, &link, Duration::from_millis(10), &mut tally)?;
-        ensure!(!storm.failed && tally.lost + tally.doubled == 0, "the survivor failed the connection");
+        traffic.run_for(&end, &link, Duration::from_millis(10), &mut tally)?;
+        ensure!(!traffic.failed && tally.lost + tally.doubled == 0, "the survivor failed the connection");
     }
 }
 
 /// In the forked child: calls on what the parent opened must fail without harm.
-fn does(deed: &str, end: End, link: Link) -> Result<()> {
+fn use_inherited(deed: &str, end: End, link: Link) -> Result<()> {
     let piece = [end.mr.sge(0, 64)];
     let refused = |what: &str, taken: bool| {
         ensure!(!taken, "{what} of the parent's device is possible");

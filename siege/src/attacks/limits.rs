@@ -11,14 +11,14 @@ use verbs::CmEvent;
 use super::soak::stay;
 use super::stopped::Peer;
 use crate::attack::{Attack, Budget, Tally};
-use crate::child::{Child, begin, hear, say};
+use crate::child::{Child, die_with_parent, receive_from_parent, send_to_parent};
 use crate::end::{DEVICES, End, Link, ROUND_MAX};
-use crate::storm::Storm;
-use crate::traces::Holdings;
+use crate::resources::ResourceCounts;
+use crate::stress_traffic::StressTraffic;
 use host::Rng;
 
 /// The name of the children's role.
-pub(crate) const ROLE: &str = "pauper";
+pub(crate) const ROLE: &str = "limited_child";
 /// How long traffic lasts at most, with the start of a process on a busy machine.
 const BUSY: Duration = Duration::from_millis(200);
 /// Who starts threads under a limit: root has none.
@@ -48,7 +48,7 @@ const LIMITS: &[Limit] = &[
 /// What this is, for the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "limits",
-    about: "programs under small limits of descriptors, threads, files, space, data: they work or are told why not",
+    about: "small limits of descriptors, threads, files, address space and data: programs work, or get the reason",
     weight: 2,
     late_max: Duration::from_secs(1),
     run,
@@ -56,7 +56,7 @@ pub(crate) const ATTACK: Attack = Attack {
 
 /// How a program under a limit fared.
 #[derive(Default)]
-struct Fates {
+struct Outcomes {
     worked: u64,
     refused: u64,
     starved: u64,
@@ -67,11 +67,11 @@ struct Fates {
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     // What a process opens once, with its first device, it keeps.
     drop(End::open(DEVICES[0])?);
-    let bare = Holdings::now();
+    let bare = ResourceCounts::now();
     let mut ends: Vec<End> = DEVICES.iter().map(|name| End::open(name)).collect::<Result<_>>()?;
-    let mut fates: Vec<Fates> = LIMITS.iter().map(|_| Fates::default()).collect();
+    let mut fates: Vec<Outcomes> = LIMITS.iter().map(|_| Outcomes::default()).collect();
     let mut at = 0;
-    while budget.goes_on() {
+    while budget.has_time_left() {
         let (which, limit) = (at % DEVICES.len(), at / DEVICES.len() % LIMITS.len());
         let (name, end, seed) = (DEVICES[which], &mut ends[which], budget.rng.next_u64());
         let mut rng = Rng::new(seed);
@@ -93,9 +93,9 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     }
     // What devices keep while they live differs with how their last peers ended; what is lost for good shows without them.
     drop(ends);
-    bare.more_now(Duration::from_secs(5), tally);
+    bare.report_growth(Duration::from_secs(5), tally);
     for (limit, fates) in LIMITS.iter().zip(fates) {
-        let Fates { worked, refused, starved, example } = fates;
+        let Outcomes { worked, refused, starved, example } = fates;
         tally.note(format!(
             "{}: {worked} worked, {refused} refused, {starved} had no memory; {example}",
             limit.name
@@ -111,20 +111,20 @@ fn round(
     limit: &Limit,
     value: u64,
     rng: &mut Rng,
-    fates: &mut Fates,
+    fates: &mut Outcomes,
     tally: &mut Tally,
 ) -> Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     // Out of memory, the standard library waits for itself when it is to print a backtrace.
     command.args(["--role", ROLE]).env("RUST_BACKTRACE", "0").stderr(Stdio::piped());
     let mut child = Child::of(&mut command)?;
-    ensure!(child.heard()? == "here", "the child did not start");
+    ensure!(child.receive()? == "here", "the child did not start");
     let listener = end.listen()?;
     let began = Instant::now();
-    child.tell(format!("{} {value} {} {} {name}", limit.name, listener.addr().port(), rng.next_u64()))?;
+    child.send(format!("{} {value} {} {} {name}", limit.name, listener.addr().port(), rng.next_u64()))?;
     let said = serve(end, &mut child, rng, tally)?;
     let late = began.elapsed().saturating_sub(BUSY);
-    tally.noticed(late);
+    tally.record_reaction(late);
     if late > ATTACK.late_max {
         tally.note(format!(
             "{} of {value} on {name} took {late:?} longer than its work; it said {said:?}",
@@ -145,7 +145,7 @@ fn round(
             bail!("the program ended with {status}; it said {said:?} and `{}`", stderr.trim());
         }
     }
-    tally.outside += end.outside()?;
+    tally.outside += end.count_changed_canaries()?;
     Ok(())
 }
 
@@ -164,14 +164,14 @@ fn serve(end: &End, child: &mut Child, rng: &mut Rng, tally: &mut Tally) -> Resu
             }
             Some(CmEvent::Established { .. }) => {
                 let link = asked.take().context("nobody asked for what is established")?;
-                let storm = Storm::new(end, &link, Rng::new(rng.next_u64()))?;
-                connection = Some((link, storm));
+                let traffic = StressTraffic::new(end, &link, Rng::new(rng.next_u64()))?;
+                connection = Some((link, traffic));
             }
             Some(CmEvent::ConnectFailed { .. }) => asked = None,
             Some(CmEvent::Disconnected { .. }) => {
-                let (link, mut storm) = connection.take().context("nothing was connected")?;
-                while !storm.is_settled() {
-                    storm.poll(end, &link, tally)?;
+                let (link, mut traffic) = connection.take().context("nothing was connected")?;
+                while !traffic.is_settled() {
+                    traffic.poll(end, &link, tally)?;
                     ensure!(began.elapsed() < ROUND_MAX, "requests are not flushed");
                 }
             }
@@ -179,9 +179,9 @@ fn serve(end: &End, child: &mut Child, rng: &mut Rng, tally: &mut Tally) -> Resu
             None if gone && connection.is_none() && asked.is_none() => return Ok(said),
             None => {}
         }
-        if let Some((link, storm)) = &mut connection {
-            storm.post(end, link)?;
-            storm.poll(end, link, tally)?;
+        if let Some((link, traffic)) = &mut connection {
+            traffic.post(end, link)?;
+            traffic.poll(end, link, tally)?;
         }
         // Once it has ended, what it said comes at once, and then the end of its output.
         let ended = !child.runs();
@@ -190,7 +190,7 @@ fn serve(end: &End, child: &mut Child, rng: &mut Rng, tally: &mut Tally) -> Resu
             (false, Some(_)) => Duration::ZERO,
             (false, None) => Duration::from_micros(100),
         };
-        match child.heard_within(patience) {
+        match child.receive_within(patience) {
             Some(line) => said = Some(line),
             None => gone = ended,
         }
@@ -205,9 +205,9 @@ fn serve(end: &End, child: &mut Child, rng: &mut Rng, tally: &mut Tally) -> Resu
 }
 
 /// The role: works under a limit, and says how it went.
-pub(crate) fn pauper() -> Result<()> {
-    say("here")?;
-    let Some(line) = hear()? else { return Ok(()) };
+pub(crate) fn limited_child() -> Result<()> {
+    send_to_parent("here")?;
+    let Some(line) = receive_from_parent()? else { return Ok(()) };
     let words: Vec<&str> = line.splitn(5, ' ').collect();
     let [limit, value, port, seed, name] = words[..] else { bail!("told `{line}`") };
     let limit = LIMITS.iter().find(|known| known.name == limit).context("no such limit")?;
@@ -215,12 +215,12 @@ pub(crate) fn pauper() -> Result<()> {
     if limit.resource == Resource::Nproc {
         rustix::thread::set_thread_uid(Uid::from_raw(NOBODY))?;
         // The kernel forgets it with the user.
-        begin()?;
+        die_with_parent()?;
     }
     setrlimit(limit.resource, Rlimit { current: Some(value), maximum: Some(value) })?;
     match visit(name, port.parse()?, seed.parse()?) {
-        Ok(messages) => say(format!("worked {messages}")),
-        Err(why) => say(format!("refused {}", format!("{why:#}").replace('\n', " "))),
+        Ok(messages) => send_to_parent(format!("worked {messages}")),
+        Err(why) => send_to_parent(format!("refused {}", format!("{why:#}").replace('\n', " "))),
     }
 }
 
@@ -235,11 +235,11 @@ fn used(what: &str) -> Result<u64> {
 fn visit(name: &str, port: u16, seed: u64) -> Result<u64> {
     let (end, mut tally) = (End::open(name)?, Tally::default());
     let link = end.connect(port)?;
-    let storm = stay(&end, &link, seed, true, &mut tally)?;
-    if tally.lost + tally.doubled + end.outside()? > 0 {
+    let traffic = stay(&end, &link, seed, true, &mut tally)?;
+    if tally.lost + tally.doubled + end.count_changed_canaries()? > 0 {
         // Not a reason, but damage: the line is not one that the attack knows.
-        say(format!("damage {tally:?}"))?;
+        send_to_parent(format!("damage {tally:?}"))?;
         std::process::exit(1);
     }
-    Ok(storm.acknowledged)
+    Ok(traffic.acknowledged)
 }

@@ -9,12 +9,12 @@ use verbs::{Access, Buf, Device, Error, Pd, QpCap, QpInit, SrqInit};
 use super::stopped::Peer;
 use crate::attack::{Attack, Budget, Tally};
 use crate::end::End;
-use crate::traces::{Holdings, memory_here, settled};
+use crate::traces::{ResourceCounts, memory_here, settled};
 use host::Rng;
 
 /// The exhausted resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Greed {
+enum Exhaustion {
     NicMemory,
     Regions,
     LargeRegions,
@@ -23,13 +23,13 @@ enum Greed {
     Queues,
 }
 
-const GREEDS: &[Greed] = &[
-    Greed::NicMemory,
-    Greed::Regions,
-    Greed::LargeRegions,
-    Greed::LargeQueues,
-    Greed::QueuePairs,
-    Greed::Queues,
+const EXHAUSTIONS: &[Exhaustion] = &[
+    Exhaustion::NicMemory,
+    Exhaustion::Regions,
+    Exhaustion::LargeRegions,
+    Exhaustion::LargeQueues,
+    Exhaustion::QueuePairs,
+    Exhaustion::Queues,
 ];
 
 /// Devices with little NIC memory, since all of it is used.
@@ -53,7 +53,7 @@ const TABLES: u64 = 128 << 20;
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "memory",
-    about: "NIC memory, regions and queues until they are refused, huge ones and thousands, and given back",
+    about: "allocate NIC memory, regions and queues up to their limits, huge ones and thousands, and free them",
     weight: 2,
     late_max: Duration::from_secs(1),
     run,
@@ -63,10 +63,10 @@ pub(crate) const ATTACK: Attack = Attack {
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let devices: Vec<Device> =
         DEVICES.iter().map(|name| Ok(fabric::open(name, &host::real::host())?)).collect::<Result<_>>()?;
-    let rows = DEVICES.len() * GREEDS.len();
+    let rows = DEVICES.len() * EXHAUSTIONS.len();
     let (mut at, mut refused, mut level) = (0, 0, 0);
-    while budget.goes_on() {
-        let (which, greed) = (at % DEVICES.len(), GREEDS[at / DEVICES.len() % GREEDS.len()]);
+    while budget.has_time_left() {
+        let (which, greed) = (at % DEVICES.len(), EXHAUSTIONS[at / DEVICES.len() % EXHAUSTIONS.len()]);
         let seed = budget.rng.next_u64();
         tally.tried += 1;
         match round(greed, DEVICES[which], &devices[which], seed, tally) {
@@ -95,24 +95,24 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 }
 
 /// Exhausts a resource and releases it, twice; returns how often it was exhausted.
-fn round(greed: Greed, name: &str, device: &Device, seed: u64, tally: &mut Tally) -> Result<u64> {
+fn round(greed: Exhaustion, name: &str, device: &Device, seed: u64, tally: &mut Tally) -> Result<u64> {
     let mut rng = Rng::new(seed);
     let mut bystander = Peer::new(name, End::on(device)?, &mut rng)?;
     bystander.serve(1, tally)?;
-    let held = Holdings::now();
+    let held = ResourceCounts::now();
     let pd = device.alloc_pd()?;
     let refusals = match greed {
-        Greed::NicMemory => nic_memory(device, &mut bystander, &mut rng, tally),
-        Greed::Regions => regions(&pd, &mut bystander, tally),
-        Greed::LargeRegions => large_regions(&pd, &mut rng),
-        Greed::LargeQueues => large_queues(device, &pd, &mut bystander, tally),
-        Greed::QueuePairs => queue_pairs(device, &pd, &mut bystander, tally),
-        Greed::Queues => queues(device, &pd, &mut bystander, tally),
+        Exhaustion::NicMemory => nic_memory(device, &mut bystander, &mut rng, tally),
+        Exhaustion::Regions => regions(&pd, &mut bystander, tally),
+        Exhaustion::LargeRegions => large_regions(&pd, &mut rng),
+        Exhaustion::LargeQueues => large_queues(device, &pd, &mut bystander, tally),
+        Exhaustion::QueuePairs => queue_pairs(device, &pd, &mut bystander, tally),
+        Exhaustion::Queues => queues(device, &pd, &mut bystander, tally),
     }?;
     drop(pd);
     bystander.serve(1, tally).context("a bystander")?;
     let before = tally.left_over;
-    held.more_now(Duration::from_secs(5), tally);
+    held.report_growth(Duration::from_secs(5), tally);
     ensure!(tally.left_over == before, "something is left");
     Ok(refusals)
 }
@@ -137,7 +137,7 @@ fn hoard<T>(
         }
         if hoard.len() % 256 == 0 {
             let took = bystander.step(tally)?;
-            tally.noticed(took);
+            tally.record_reaction(took);
         }
     }
     Ok((hoard, false))

@@ -1,11 +1,11 @@
 //! The attacks, each in a file or folder of its own, and their list.
 
 mod crowds;
+mod false_values;
 mod forks;
 mod impostors;
 mod iwarp;
 mod kills;
-mod liars;
 mod limits;
 mod memory;
 mod namespaces;
@@ -23,7 +23,7 @@ pub(crate) const ALL: &[Attack] = &[
     kills::ATTACK,
     stopped::ATTACK,
     soak::ATTACK,
-    liars::ATTACK,
+    false_values::ATTACK,
     crowds::ATTACK,
     iwarp::flips::ATTACK,
     iwarp::cuts::ATTACK,
@@ -46,13 +46,13 @@ type Role = fn() -> Result<()>;
 
 /// The roles of children.
 const ROLES: &[(&str, Role)] = &[
-    (kills::ROLE, kills::be_killed),
+    (kills::ROLE, kills::victim),
     (soak::ROLE, soak::partner),
-    ("bystander", liars::bystander_role),
-    ("liar", liars::liar_role),
-    ("victim", liars::victim_role),
+    ("bystander", false_values::bystander_role),
+    ("injector", false_values::injector_role),
+    ("victim", false_values::victim_role),
     ("crowd", crowds::crowd_role),
-    (limits::ROLE, limits::pauper),
+    (limits::ROLE, limits::limited_child),
     (forks::ROLE, forks::parent),
     (impostors::mpi::ROLE, impostors::mpi::job),
     (namespaces::ROLE, namespaces::resident),
@@ -63,6 +63,6 @@ const ROLES: &[(&str, Role)] = &[
 /// Runs this process as a child in the role of that name.
 pub(crate) fn role(name: &str) -> Result<()> {
     let Some((_, body)) = ROLES.iter().find(|(known, _)| *known == name) else { bail!("no role `{name}`") };
-    crate::child::begin()?;
+    crate::child::die_with_parent()?;
     body()
 }

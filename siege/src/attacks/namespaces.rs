@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::attack::{Attack, Budget, Tally};
-use crate::child::{Child, hear, say};
+use crate::child::{Child, receive_from_parent, send_to_parent};
 use crate::end::{DEVICES, End, ROUND_MAX};
-use crate::storm::Storm;
-use crate::traces::Holdings;
+use crate::resources::ResourceCounts;
+use crate::stress_traffic::StressTraffic;
 use host::Rng;
 
 /// The name of the children's role.
@@ -58,7 +58,7 @@ impl Place {
         let mut command = Command::new("unshare");
         command.args(self.how).arg(std::env::current_exe()?);
         let child = Child::of(command.args(["--role", ROLE]))?;
-        ensure!(child.heard()? == "here", "the child did not start");
+        ensure!(child.receive()? == "here", "the child did not start");
         Ok(child)
     }
 
@@ -70,7 +70,7 @@ impl Place {
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "namespaces",
-    about: "peers in namespaces of processes, users and networks, and in two beside each other, and their deaths",
+    about: "peers in process, user and network namespaces, also in two sibling ones, and their deaths",
     weight: 2,
     late_max: Duration::from_millis(100),
     run,
@@ -89,7 +89,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     }
     let mut ends: Vec<End> = DEVICES.iter().map(|name| End::open(name)).collect::<Result<_>>()?;
     let (mut at, mut level) = (0, None);
-    while budget.goes_on() {
+    while budget.has_time_left() {
         let which = at % DEVICES.len();
         // Two sibling namespaces are one more case.
         let place = possible.get(at / DEVICES.len() % (possible.len() + 1));
@@ -102,7 +102,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         };
         match result {
             Ok(late) => {
-                tally.noticed(late);
+                tally.record_reaction(late);
                 tally.survived += 1;
             }
             Err(why) => {
@@ -113,11 +113,11 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         }
         at += 1;
         if at == DEVICES.len() {
-            level = Some(Holdings::now());
+            level = Some(ResourceCounts::now());
         }
     }
     if let Some(level) = level {
-        level.more_now(Duration::from_secs(5), tally);
+        level.report_growth(Duration::from_secs(5), tally);
     }
     Ok(())
 }
@@ -125,30 +125,34 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 /// A child in a namespace connects, sends, and is killed; returns how long it took to notice.
 fn inside(place: &Place, name: &str, end: &End, seed: u64, tally: &mut Tally) -> Result<Duration> {
     let (mut child, listener, mut rng) = (place.child()?, end.listen()?, Rng::new(seed));
-    child.tell(format!("connect {} {} {name}", listener.addr().port(), rng.next_u64()))?;
-    ensure!(child.heard()? == "open", "the child has no device");
+    child.send(format!("connect {} {} {name}", listener.addr().port(), rng.next_u64()))?;
+    ensure!(child.receive()? == "open", "the child has no device");
     let link = end.accept()?;
-    let mut storm = Storm::new(end, &link, Rng::new(rng.next_u64()))?;
+    let mut traffic = StressTraffic::new(end, &link, Rng::new(rng.next_u64()))?;
     let (goal, began) = (1 + rng.below(500), Instant::now());
-    while storm.acknowledged < goal || storm.messages < goal {
-        storm.post(end, &link)?;
-        storm.poll(end, &link, tally)?;
-        ensure!(!storm.failed, "the connection failed: {:?}", end.event_now());
-        ensure!(began.elapsed() < ROUND_MAX, "{} of {goal} messages", storm.acknowledged.min(storm.messages));
+    while traffic.acknowledged < goal || traffic.messages < goal {
+        traffic.post(end, &link)?;
+        traffic.poll(end, &link, tally)?;
+        ensure!(!traffic.failed, "the connection failed: {:?}", end.event_now());
+        ensure!(
+            began.elapsed() < ROUND_MAX,
+            "{} of {goal} messages",
+            traffic.acknowledged.min(traffic.messages)
+        );
     }
     let gone = child.kill()?;
-    let over = storm.ride(end, &link, true, tally)?;
-    tally.outside += end.outside()?;
+    let over = traffic.run_until_disconnected(end, &link, true, tally)?;
+    tally.outside += end.count_changed_canaries()?;
     Ok(over.saturating_duration_since(gone))
 }
 
 /// A child in an unreachable namespace gets an error, soon.
 fn outside(place: &Place, name: &str, end: &End) -> Result<Duration> {
     let (mut child, listener) = (place.child()?, end.listen()?);
-    child.tell(format!("connect {} 0 {name}", listener.addr().port()))?;
-    let mut said = child.heard()?;
+    child.send(format!("connect {} 0 {name}", listener.addr().port()))?;
+    let mut said = child.receive()?;
     if said == "open" {
-        said = child.heard()?;
+        said = child.receive()?;
     }
     let why = said.strip_prefix("failed ").with_context(|| format!("the child said `{said}`"))?;
     ensure!(why.len() > 10 && !why.contains("TimedOut"), "the reason is `{why}`");
@@ -159,19 +163,19 @@ fn outside(place: &Place, name: &str, end: &End) -> Result<Duration> {
 /// Two children in sibling namespaces: one is killed, the other one must notice.
 fn beside(place: &Place, name: &str, seed: u64) -> Result<Duration> {
     let (mut near, mut far, mut rng) = (place.child()?, place.child()?, Rng::new(seed));
-    near.tell(format!("listen 0 {} {name}", rng.next_u64()))?;
-    ensure!(near.heard()? == "open", "one child has no device");
-    let port = near.heard()?;
-    far.tell(format!("connect {port} {} {name}", rng.next_u64()))?;
-    ensure!(far.heard()? == "open", "the other child has no device");
+    near.send(format!("listen 0 {} {name}", rng.next_u64()))?;
+    ensure!(near.receive()? == "open", "one child has no device");
+    let port = near.receive()?;
+    far.send(format!("connect {port} {} {name}", rng.next_u64()))?;
+    ensure!(far.receive()? == "open", "the other child has no device");
     for child in [&near, &far] {
-        let said = child.heard()?;
+        let said = child.receive()?;
         ensure!(said == "storming", "a child said `{said}`");
     }
     std::thread::sleep(Duration::from_millis(rng.below(20)));
     let (mut dead, living) = if rng.below(2) == 0 { (near, far) } else { (far, near) };
     let gone = dead.kill()?;
-    let said = living.heard()?;
+    let said = living.receive()?;
     let late = gone.elapsed();
     ensure!(said == "over", "the survivor said `{said}`");
     Ok(late)
@@ -179,41 +183,44 @@ fn beside(place: &Place, name: &str, seed: u64) -> Result<Duration> {
 
 /// The role: connects or listens, sends, and reports when that has ended.
 pub(crate) fn resident() -> Result<()> {
-    say("here")?;
-    let Some(line) = hear()? else { return Ok(()) };
+    send_to_parent("here")?;
+    let Some(line) = receive_from_parent()? else { return Ok(()) };
     let words: Vec<&str> = line.splitn(4, ' ').collect();
     let [way, port, seed, name] = words[..] else { bail!("told `{line}`") };
     match stay(way, port.parse()?, seed.parse()?, name) {
-        Ok(()) => say("over")?,
-        Err(why) => say(format!("failed {}", format!("{why:#}").replace('\n', " ")))?,
+        Ok(()) => send_to_parent("over")?,
+        Err(why) => send_to_parent(format!("failed {}", format!("{why:#}").replace('\n', " ")))?,
     }
-    hear().map(drop)
+    receive_from_parent().map(drop)
 }
 
 fn stay(way: &str, port: u16, seed: u64, name: &str) -> Result<()> {
     let (end, mut tally) = (End::open(name)?, Tally::default());
-    say("open")?;
+    send_to_parent("open")?;
     let listener = end.listen()?;
     let link = if way == "listen" {
-        say(listener.addr().port())?;
+        send_to_parent(listener.addr().port())?;
         end.accept()?
     } else {
         end.connect(port)?
     };
-    let mut storm = Storm::new(&end, &link, Rng::new(seed))?;
+    let mut traffic = StressTraffic::new(&end, &link, Rng::new(seed))?;
     let mut said = false;
     loop {
-        storm.post(&end, &link)?;
-        storm.poll(&end, &link, &mut tally)?;
-        if !said && storm.messages > 0 && storm.acknowledged > 0 {
-            say("storming")?;
+        traffic.post(&end, &link)?;
+        traffic.poll(&end, &link, &mut tally)?;
+        if !said && traffic.messages > 0 && traffic.acknowledged > 0 {
+            send_to_parent("storming")?;
             said = true;
         }
-        if storm.failed {
+        if traffic.failed {
             break;
         }
     }
-    storm.ride(&end, &link, false, &mut tally)?;
-    ensure!(tally.lost + tally.doubled + tally.outside == 0 && end.outside()? == 0, "damage: {tally:?}");
+    traffic.run_until_disconnected(&end, &link, false, &mut tally)?;
+    ensure!(
+        tally.lost + tally.doubled + tally.outside == 0 && end.count_changed_canaries()? == 0,
+        "damage: {tally:?}"
+    );
     Ok(())
 }

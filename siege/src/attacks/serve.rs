@@ -1,7 +1,7 @@
 //! `nicety serve` with clients that are silent, greedy, slow, unresponsive or lying: an honest client must be answered
 //! within a second whatever the others do, and nothing may be left after they have gone.
 //!
-//! One server has a token, another none. In a round some connections follow one row of the table of [`Way`]; then an
+//! One server has a token, another none. In a round some connections follow one row of the table of [`ClientBehaviour`]; then an
 //! honest client connects and must learn its place in the queue or that its device is open; then the others hang up,
 //! and the server must return to its initial state: no additional process, descriptor or thread.
 
@@ -22,12 +22,12 @@ use results::variant::variant;
 use serde_json::{Value, json};
 
 use crate::attack::{Attack, Budget, Tally};
-use crate::child::{Child, say};
+use crate::child::{Child, send_to_parent};
 use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "serve",
-    about: "silent, greedy, slow, deaf and lying clients of `nicety serve`, beside an honest one",
+    about: "silent, greedy, slow, non-reading and lying clients of `nicety serve`, together with an honest one",
     weight: 3,
     late_max: Duration::from_secs(1),
     run,
@@ -42,7 +42,7 @@ const HUGE: [u64; 4] = [1 << 62, u64::MAX, 1 << 32, (1 << 31) + 1];
 
 /// What a hostile client does.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum ClientBehaviour {
     /// Connects and sends nothing.
     Silent,
     /// Sends part of a frame, then nothing.
@@ -71,31 +71,31 @@ enum Way {
     Flood,
 }
 
-const WAYS: [Way; 13] = [
-    Way::Silent,
-    Way::Abandoned,
-    Way::Burn,
-    Way::Numbers,
-    Way::Paths,
-    Way::Partial,
-    Way::Dribble,
-    Way::Deaf,
-    Way::Garbage,
-    Way::WrongToken,
-    Way::Settings,
-    Way::Escapes,
-    Way::Flood,
+const WAYS: [ClientBehaviour; 13] = [
+    ClientBehaviour::Silent,
+    ClientBehaviour::Abandoned,
+    ClientBehaviour::Burn,
+    ClientBehaviour::Numbers,
+    ClientBehaviour::Paths,
+    ClientBehaviour::Partial,
+    ClientBehaviour::Dribble,
+    ClientBehaviour::Deaf,
+    ClientBehaviour::Garbage,
+    ClientBehaviour::WrongToken,
+    ClientBehaviour::Settings,
+    ClientBehaviour::Escapes,
+    ClientBehaviour::Flood,
 ];
 
 /// Child: a server that forwards its log.
 pub(crate) fn server() -> Result<()> {
-    let locked = crate::child::hear()?.context("whether there is a token")? == "locked";
+    let locked = crate::child::receive_from_parent()?.context("whether there is a token")? == "locked";
     let token = locked.then(|| Token::new(TOKEN)).transpose().map_err(anyhow::Error::msg)?;
     let serving = Serving { listen: ([127, 0, 0, 1], 0).into(), device: None, token, agent: None };
     let args: [OsString; 2] = ["--role".into(), "serve-worker".into()];
     let command = WorkerCommand { program: std::env::current_exe()?, args: args.into() };
     let stop = AtomicBool::new(false);
-    Ok(bench_server::serve_with(&command, &serving, &stop, &mut |line| drop(say(line)))?)
+    Ok(bench_server::serve_with(&command, &serving, &stop, &mut |line| drop(send_to_parent(line)))?)
 }
 
 /// Child of that child: the process of one client.
@@ -113,7 +113,7 @@ pub(super) struct Access {
 }
 
 /// A server under attack.
-struct Target {
+struct AttackedServer {
     child: Child,
     access: Access,
     before: [usize; 3],
@@ -122,13 +122,13 @@ struct Target {
 /// Starts a server, with a token or without.
 pub(super) fn start(locked: bool) -> Result<(Child, Access)> {
     let mut child = Child::start("serve-server")?;
-    let line = child.ask(if locked { "locked" } else { "open" })?;
+    let line = child.request(if locked { "locked" } else { "open" })?;
     let addr = line.strip_prefix("listening at ").context("no address")?.parse()?;
     let token = locked.then(|| Token::new(TOKEN)).transpose().map_err(anyhow::Error::msg)?;
     Ok((child, Access { addr, token }))
 }
 
-impl Target {
+impl AttackedServer {
     fn start(locked: bool) -> Result<Self> {
         let (child, access) = start(locked)?;
         let mut target = Self { child, access, before: [0; 3] };
@@ -199,9 +199,9 @@ pub(super) fn setup(device: &str) -> Frame {
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("siege-serve").tempdir()?;
     let files = Files::new(folder.path())?;
-    let mut targets = [Target::start(false)?, Target::start(true)?];
+    let mut targets = [AttackedServer::start(false)?, AttackedServer::start(true)?];
     let mut round = budget.rng.below(WAYS.len() as u64) as usize;
-    while budget.goes_on() {
+    while budget.has_time_left() {
         let target = &mut targets[budget.rng.below(2) as usize];
         let way = WAYS[round % WAYS.len()];
         round += 1;
@@ -227,7 +227,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         tally.outside += raw.len() as u64;
         match answered {
             Ok(after) => {
-                tally.noticed(after);
+                tally.record_reaction(after);
                 if after > PATIENCE / 2 {
                     tally.note(format!("{way:?}: an honest client was answered after {after:?}"));
                 }
@@ -241,7 +241,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 
 /// Lines of the log that a terminal would act on.
 fn raw_lines(server: &Child) -> Vec<String> {
-    let lines = std::iter::from_fn(|| server.heard_within(Duration::ZERO));
+    let lines = std::iter::from_fn(|| server.receive_within(Duration::ZERO));
     lines.filter(|line| line.contains(char::is_control)).collect()
 }
 
@@ -283,7 +283,7 @@ impl Files {
 
 /// The attacker of the server.
 struct Hostile<'a> {
-    target: &'a Target,
+    target: &'a AttackedServer,
     files: &'a Files,
     rng: &'a mut Rng,
     /// Wrong messages that got no answer.
@@ -292,14 +292,18 @@ struct Hostile<'a> {
 
 impl Hostile<'_> {
     /// Attacks in this way; returns the connections that it leaves open.
-    fn attack(&mut self, way: Way) -> Vec<TcpStream> {
+    fn attack(&mut self, way: ClientBehaviour) -> Vec<TcpStream> {
         let count = match way {
-            Way::Silent => 400,
-            Way::Flood => 2000,
-            Way::Abandoned => 40,
-            Way::Partial | Way::Garbage | Way::WrongToken => 100,
-            Way::Dribble | Way::Deaf | Way::Burn | Way::Escapes | Way::Paths => 6,
-            Way::Settings | Way::Numbers => 12,
+            ClientBehaviour::Silent => 400,
+            ClientBehaviour::Flood => 2000,
+            ClientBehaviour::Abandoned => 40,
+            ClientBehaviour::Partial | ClientBehaviour::Garbage | ClientBehaviour::WrongToken => 100,
+            ClientBehaviour::Dribble
+            | ClientBehaviour::Deaf
+            | ClientBehaviour::Burn
+            | ClientBehaviour::Escapes
+            | ClientBehaviour::Paths => 6,
+            ClientBehaviour::Settings | ClientBehaviour::Numbers => 12,
         };
         let mut held = Vec::new();
         for _ in 0..count {
@@ -308,30 +312,30 @@ impl Hostile<'_> {
         held
     }
 
-    fn one(&mut self, way: Way) -> Result<Option<TcpStream>> {
+    fn one(&mut self, way: ClientBehaviour) -> Result<Option<TcpStream>> {
         let access = &self.target.access;
         Ok(match way {
-            Way::Silent => Some(access.connect()?),
-            Way::Flood => {
+            ClientBehaviour::Silent => Some(access.connect()?),
+            ClientBehaviour::Flood => {
                 drop(access.connect()?);
                 None
             }
-            Way::Partial => Some(self.part_of_a_hello()?),
-            Way::Dribble => Some(self.dribbled()?),
-            Way::Abandoned => Some(access.asked("shm")?),
-            Way::Deaf => Some(self.deaf()?),
-            Way::Garbage => {
+            ClientBehaviour::Partial => Some(self.part_of_a_hello()?),
+            ClientBehaviour::Dribble => Some(self.dribbled()?),
+            ClientBehaviour::Abandoned => Some(access.asked("shm")?),
+            ClientBehaviour::Deaf => Some(self.deaf()?),
+            ClientBehaviour::Garbage => {
                 let mut stream = access.connect()?;
                 let bytes: Vec<u8> = (0..self.rng.below(3000)).map(|_| self.rng.next_u64() as u8).collect();
                 stream.write_all(&bytes)?;
                 Some(stream)
             }
-            Way::WrongToken => Some(self.wrong_token()?),
-            Way::Settings => self.settings()?,
-            Way::Numbers => self.numbers()?,
-            Way::Burn => self.burn()?,
-            Way::Paths => self.paths()?,
-            Way::Escapes => self.escapes()?,
+            ClientBehaviour::WrongToken => Some(self.wrong_token()?),
+            ClientBehaviour::Settings => self.settings()?,
+            ClientBehaviour::Numbers => self.numbers()?,
+            ClientBehaviour::Burn => self.burn()?,
+            ClientBehaviour::Paths => self.paths()?,
+            ClientBehaviour::Escapes => self.escapes()?,
         })
     }
 

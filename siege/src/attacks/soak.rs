@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::attack::{Attack, Budget, Tally};
-use crate::child::{Child, hear, say};
+use crate::child::{Child, receive_from_parent, send_to_parent};
 use crate::end::{DEVICES, End, Link};
-use crate::storm::Storm;
-use crate::traces::Holdings;
+use crate::resources::ResourceCounts;
+use crate::stress_traffic::StressTraffic;
 use host::Rng;
 
 /// The name of the children's role.
@@ -24,31 +24,37 @@ const SLACK: u64 = 16 << 10;
 
 /// The role: connects at each order, until there are no more orders.
 pub(crate) fn partner() -> Result<()> {
-    let Some(device) = hear()? else { return Ok(()) };
+    let Some(device) = receive_from_parent()? else { return Ok(()) };
     let (end, mut tally) = (End::open(&device)?, Tally::default());
-    say("ready")?;
-    while let Some(line) = hear()? {
+    send_to_parent("ready")?;
+    while let Some(line) = receive_from_parent()? {
         let words: Vec<&str> = line.split(' ').collect();
         let (port, seed): (u16, u64) = (words[0].parse()?, words[1].parse()?);
         let link = end.connect(port)?;
-        let storm = stay(&end, &link, seed, words[2] == "ends", &mut tally)?;
-        ensure!(tally.lost + tally.doubled + end.outside()? == 0, "at the partner: {tally:?}");
-        say(format!("{} {} {}", storm.acknowledged, storm.messages, resident()?))?;
+        let traffic = stay(&end, &link, seed, words[2] == "ends", &mut tally)?;
+        ensure!(tally.lost + tally.doubled + end.count_changed_canaries()? == 0, "at the partner: {tally:?}");
+        send_to_parent(format!("{} {} {}", traffic.acknowledged, traffic.messages, resident()?))?;
     }
     Ok(())
 }
 
 /// One connection, at either end: one of the two ends it after a while, in the middle of traffic.
-pub(super) fn stay(end: &End, link: &Link, seed: u64, ends: bool, tally: &mut Tally) -> Result<Storm> {
+pub(super) fn stay(
+    end: &End,
+    link: &Link,
+    seed: u64,
+    ends: bool,
+    tally: &mut Tally,
+) -> Result<StressTraffic> {
     let mut rng = Rng::new(seed);
-    let mut storm = Storm::new(end, link, Rng::new(rng.next_u64()))?;
+    let mut traffic = StressTraffic::new(end, link, Rng::new(rng.next_u64()))?;
     if ends {
-        storm.go_on(end, link, Duration::from_millis(rng.below(LIFE)), tally)?;
-        ensure!(!storm.failed, "the connection failed before its end");
+        traffic.run_for(end, link, Duration::from_millis(rng.below(LIFE)), tally)?;
+        ensure!(!traffic.failed, "the connection failed before its end");
         end.cm.disconnect(&link.qp)?;
     }
-    storm.ride(end, link, !ends, tally)?;
-    Ok(storm)
+    traffic.run_until_disconnected(end, link, !ends, tally)?;
+    Ok(traffic)
 }
 
 /// A device, and a partner on it.
@@ -65,7 +71,7 @@ struct Pair {
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "soak",
-    about: "checked traffic both ways on connections that come and go; memory does not grow",
+    about: "checked traffic both ways while connections open and close; memory must not grow",
     weight: 2,
     late_max: Duration::from_secs(1),
     run,
@@ -76,11 +82,11 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let mut pairs = Vec::new();
     for &name in DEVICES {
         let mut child = Child::start(ROLE)?;
-        ensure!(child.ask(name)? == "ready", "the partner did not get ready on {name}");
+        ensure!(child.request(name)? == "ready", "the partner did not get ready on {name}");
         pairs.push(Pair { name, end: End::open(name)?, child, bytes: 0, rounds: 0, resident: (0, 0) });
     }
     let (mut level, mut at) = (None, 0);
-    while budget.goes_on() {
+    while budget.has_time_left() {
         let pair = &mut pairs[at % DEVICES.len()];
         let seed = budget.rng.next_u64();
         tally.tried += 1;
@@ -88,11 +94,11 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         tally.survived += 1;
         at += 1;
         if at as u64 == WARM * DEVICES.len() as u64 {
-            level = Some((Holdings::now(), resident()?));
+            level = Some((ResourceCounts::now(), resident()?));
         }
     }
     if let Some((held, before)) = level {
-        held.more_now(Duration::from_secs(5), tally);
+        held.report_growth(Duration::from_secs(5), tally);
         grown("this process", before, resident()?, tally);
     }
     for pair in pairs {
@@ -109,18 +115,18 @@ fn round(pair: &mut Pair, seed: u64, tally: &mut Tally) -> Result<()> {
     let (listener, mut rng) = (end.listen()?, Rng::new(seed));
     let partner_ends = rng.below(2) == 0;
     let part = if partner_ends { "ends" } else { "waits" };
-    child.tell(format!("{} {} {part}", listener.addr().port(), rng.next_u64()))?;
+    child.send(format!("{} {} {part}", listener.addr().port(), rng.next_u64()))?;
     let link = end.accept()?;
     let began = Instant::now();
-    let storm = stay(end, &link, rng.next_u64(), !partner_ends, tally)?;
-    let said = child.heard()?;
+    let traffic = stay(end, &link, rng.next_u64(), !partner_ends, tally)?;
+    let said = child.receive()?;
     let said: Vec<u64> = said.split(' ').map(str::parse).collect::<Result<_, _>>()?;
     // Messages acknowledged at one end must have arrived at the other.
-    tally.lost += said[0].saturating_sub(storm.messages) + storm.acknowledged.saturating_sub(said[1]);
-    tally.outside += end.outside()?;
-    tally.noticed(began.elapsed().saturating_sub(Duration::from_millis(LIFE)));
+    tally.lost += said[0].saturating_sub(traffic.messages) + traffic.acknowledged.saturating_sub(said[1]);
+    tally.outside += end.count_changed_canaries()?;
+    tally.record_reaction(began.elapsed().saturating_sub(Duration::from_millis(LIFE)));
     pair.rounds += 1;
-    pair.bytes += storm.bytes;
+    pair.bytes += traffic.bytes;
     pair.resident = (if pair.rounds <= WARM { said[2] } else { pair.resident.0 }, said[2]);
     Ok(())
 }

@@ -7,11 +7,11 @@ use anyhow::{Result, bail, ensure};
 use rustix::process::Signal;
 use verbs::Error;
 
-use super::kills::{ROLE, State};
+use super::kills::{Activity, ROLE};
 use crate::attack::{Attack, Budget, HANG, Tally};
 use crate::child::Child;
 use crate::end::{DEVICES, End, Link, within};
-use crate::storm::Storm;
+use crate::stress_traffic::StressTraffic;
 use host::Rng;
 
 /// How long a peer is stopped at least and at most, in milliseconds; less than `silence` of an iWARP device.
@@ -22,39 +22,42 @@ pub(super) struct Peer {
     child: Child,
     end: End,
     link: Link,
-    storm: Storm,
+    traffic: StressTraffic,
 }
 
 impl Peer {
     /// Starts the child, and connects it to this end.
     pub(super) fn new(name: &str, end: End, rng: &mut Rng) -> Result<Self> {
         let mut child = Child::start(ROLE)?;
-        ensure!(child.ask(format!("{name} /dev/null"))? == "ready", "the child did not get ready on {name}");
+        ensure!(
+            child.request(format!("{name} /dev/null"))? == "ready",
+            "the child did not get ready on {name}"
+        );
         let listener = end.listen()?;
-        child.tell(format!("{:?} {} {}", State::Both, listener.addr().port(), rng.next_u64()))?;
+        child.send(format!("{:?} {} {}", Activity::Both, listener.addr().port(), rng.next_u64()))?;
         let link = end.accept()?;
-        let storm = Storm::new(&end, &link, Rng::new(rng.next_u64()))?;
-        Ok(Self { child, end, link, storm })
+        let traffic = StressTraffic::new(&end, &link, Rng::new(rng.next_u64()))?;
+        Ok(Self { child, end, link, traffic })
     }
 
     /// One step of its traffic; returns the duration of the calls.
     pub(super) fn step(&mut self, tally: &mut Tally) -> Result<Duration> {
         let began = Instant::now();
-        self.storm.post(&self.end, &self.link)?;
-        self.storm.poll(&self.end, &self.link, tally)?;
+        self.traffic.post(&self.end, &self.link)?;
+        self.traffic.poll(&self.end, &self.link, tally)?;
         let event = self.end.event_now();
-        ensure!(event.is_none() && !self.storm.failed, "the connection failed: {event:?}");
+        ensure!(event.is_none() && !self.traffic.failed, "the connection failed: {event:?}");
         Ok(began.elapsed())
     }
 
     /// Makes progress until this many more messages have been acknowledged.
     pub(super) fn serve(&mut self, messages: u64, tally: &mut Tally) -> Result<()> {
-        let (goal, began) = (self.storm.acknowledged + messages, Instant::now());
-        while self.storm.acknowledged < goal {
+        let (goal, began) = (self.traffic.acknowledged + messages, Instant::now());
+        while self.traffic.acknowledged < goal {
             self.step(tally)?;
             if began.elapsed() > Duration::from_secs(10) {
                 tally.hung += 1;
-                bail!("{} messages of {messages} in 10 s", messages - (goal - self.storm.acknowledged));
+                bail!("{} messages of {messages} in 10 s", messages - (goal - self.traffic.acknowledged));
             }
         }
         Ok(())
@@ -64,7 +67,7 @@ impl Peer {
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "stopped",
-    about: "peers stopped in the middle of traffic, which go on or are killed",
+    about: "stop peers in the middle of traffic, then continue or kill them",
     weight: 2,
     late_max: HANG,
     run,
@@ -77,7 +80,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         bystanders.push(Peer::new(name, End::open(name)?, &mut budget.rng)?);
     }
     let mut at = 0;
-    while budget.goes_on() {
+    while budget.has_time_left() {
         let (name, bystander) = (DEVICES[at % DEVICES.len()], &mut bystanders[at % DEVICES.len()]);
         let seed = budget.rng.next_u64();
         tally.tried += 1;
@@ -100,28 +103,28 @@ fn round(name: &str, bystander: &mut Peer, seed: u64, tally: &mut Tally) -> Resu
     peer.child.signal(Signal::STOP)?;
     let (stopped, time) =
         (Instant::now(), Duration::from_millis(STOPPED.0 + rng.below(STOPPED.1 - STOPPED.0)));
-    let before = bystander.storm.acknowledged;
+    let before = bystander.traffic.acknowledged;
     let mut is_served = false;
     // With few processors, the bystander's own process may have to wait for one; but no longer than a hang.
     while stopped.elapsed() < time || (!is_served && stopped.elapsed() < HANG) {
         let took = peer.step(tally)?.max(bystander.step(tally)?);
-        tally.noticed(took);
-        is_served |= bystander.storm.acknowledged > before;
+        tally.record_reaction(took);
+        is_served |= bystander.traffic.acknowledged > before;
     }
     ensure!(is_served, "no message of the bystander came through in {:?}", stopped.elapsed());
     let (began, wait) = (Instant::now(), Duration::from_millis(5));
     let waited = idle.wait(within(wait));
     ensure!(matches!(waited, Err(Error::TimedOut { .. })), "a wait for nothing ended with {waited:?}");
-    tally.noticed(began.elapsed().saturating_sub(wait));
+    tally.record_reaction(began.elapsed().saturating_sub(wait));
     if rng.below(2) == 0 {
         peer.child.signal(Signal::CONT)?;
         peer.serve(50, tally)?;
     }
     // Stopped or not, the peer is killed now.
     let gone = peer.child.kill()?;
-    let Peer { end, link, mut storm, .. } = peer;
-    let over = storm.ride(&end, &link, true, tally)?;
-    tally.noticed(over.saturating_duration_since(gone));
-    tally.outside += end.outside()?;
+    let Peer { end, link, mut traffic, .. } = peer;
+    let over = traffic.run_until_disconnected(&end, &link, true, tally)?;
+    tally.record_reaction(over.saturating_duration_since(gone));
+    tally.outside += end.count_changed_canaries()?;
     Ok(())
 }

@@ -17,7 +17,7 @@ use crate::programs::{Source, with_program};
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "strangers",
-    about: "another user's datagrams to queue pairs of type UD, and names taken that sockets on shm could have",
+    about: "datagrams of another user to UD queue pairs, and occupied names of UD sockets on shm",
     weight: 1,
     late_max: Duration::from_secs(1),
     run,
@@ -42,7 +42,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         tally.tried += 1;
         match once(program) {
             Ok(outcome) => {
-                tally.noticed(outcome.late);
+                tally.record_reaction(outcome.late);
                 tally.left_over += u64::from(outcome.grown > GROWTH_MAX);
                 tally.survived += 1;
             }

@@ -172,7 +172,7 @@ fn control(version: &str, architecture: &str, depends: &str) -> String {
         "Package: {NAME}\nVersion: {version}\nArchitecture: {architecture}\nSection: net\nPriority: optional\n\
          Maintainer: The Nicety authors <nicety@localhost>\nDepends: {depends}\n\
          Recommends: libdapl2\nSuggests: dapl2-utils, bash-completion\n\
-         Description: RDMA on any machine, measured so that one can believe the numbers\n \
+         Description: RDMA in software on Linux, with every microsecond accounted for\n \
          Network cards in software with the semantics of libibverbs, a benchmark\n \
          suite for interconnects with intervals and floors, models of published\n \
          cards in virtual time, a provider for programs built against uDAPL, a launcher\n \
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_description_has_what_dpkg_asks_for() {
+    fn description_has_the_fields_that_dpkg_requires() {
         let text = control("0.1.0", "amd64", "libc6 (>= 2.34)");
         for field in [
             "Package: nicety\n",

@@ -67,13 +67,13 @@ impl Program {
 
 /// The library that a cell is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Against {
+pub(crate) enum ComparedWith {
     Mpich,
     OpenMpi,
     /// The better one of both in this run.
     Better,
     /// No library: the figure itself has a bound.
-    Nobody,
+    Nothing,
 }
 
 /// The bound of a cell.
@@ -95,7 +95,7 @@ pub(crate) struct Cell {
     /// The measuring program's name for it; empty if the whole job is timed.
     pub(crate) probe: &'static str,
     pub(crate) bound: Bound,
-    pub(crate) against: Against,
+    pub(crate) compared_with: ComparedWith,
 }
 
 impl Cell {
@@ -115,15 +115,15 @@ impl Cell {
 
     /// The bound as text.
     pub(crate) fn bound(&self) -> String {
-        let against = match self.against {
-            Against::Mpich => "MPICH",
-            Against::OpenMpi => "Open MPI",
-            Against::Better => "the better of both",
-            Against::Nobody => "",
+        let library = match self.compared_with {
+            ComparedWith::Mpich => "MPICH",
+            ComparedWith::OpenMpi => "Open MPI",
+            ComparedWith::Better => "the better of both",
+            ComparedWith::Nothing => "",
         };
         match self.bound {
-            Bound::Time(most) => format!("time / {against} <= {most}"),
-            Bound::Speed(least) => format!("speed / {against} >= {least}"),
+            Bound::Time(most) => format!("time / {library} <= {most}"),
+            Bound::Speed(least) => format!("speed / {library} >= {least}"),
             Bound::Least(least) => format!(">= {least}"),
             Bound::Most(most) => format!("<= {most}"),
         }
@@ -136,12 +136,12 @@ impl fmt::Display for Cell {
     }
 }
 
-const fn cell(setting: Setting, probe: &'static str, bound: Bound, against: Against) -> Cell {
-    Cell { setting, probe, bound, against }
+const fn cell(setting: Setting, probe: &'static str, bound: Bound, compared_with: ComparedWith) -> Cell {
+    Cell { setting, probe, bound, compared_with }
 }
 
-use Against::{Better, Mpich, Nobody, OpenMpi};
 use Bound::{Least, Most, Speed, Time};
+use ComparedWith::{Better, Mpich, Nothing, OpenMpi};
 use Setting::{Idle64, Shm2, Shm4, Start, Tcp2, Tcp4};
 
 /// Collective operations with long messages, the same in each setting.
@@ -176,7 +176,7 @@ const SHORT: [Cell; 26] = [
     cell(Shm2, "bandwidth:1048576", Speed(1.5), Better),
     cell(Shm2, "bandwidth:4194304", Speed(1.5), Better),
     cell(Shm2, "bibw:1048576", Speed(1.0), Better),
-    cell(Shm2, "overlap:1048576", Least(0.8), Nobody),
+    cell(Shm2, "overlap:1048576", Least(0.8), Nothing),
     cell(Shm2, "put:8", Time(1.0), OpenMpi),
     cell(Shm2, "get:8", Time(1.0), OpenMpi),
     cell(Shm2, "fetchadd:8", Time(0.8), Better),
@@ -192,7 +192,7 @@ const SHORT: [Cell; 26] = [
     cell(Tcp2, "latency:8", Time(0.85), Better),
     cell(Tcp2, "bandwidth:1048576", Speed(1.1), Better),
     cell(Tcp2, "put:1048576", Speed(1.1), Better),
-    cell(Tcp2, "overlap:1048576", Least(0.8), Nobody),
+    cell(Tcp2, "overlap:1048576", Least(0.8), Nothing),
 ];
 
 /// Cells that are a whole program each.
@@ -207,5 +207,5 @@ const JOBS: [Cell; 11] = [
     cell(Tcp4, "cg:A", Time(1.0), Better),
     cell(Shm4, "write:256", Time(1.0), Mpich),
     cell(Start, "", Time(1.0), Mpich),
-    cell(Idle64, "memory:0", Most(32.0 * 1024.0), Nobody),
+    cell(Idle64, "memory:0", Most(32.0 * 1024.0), Nothing),
 ];

@@ -12,20 +12,20 @@ use xtask::workspace::{Workspace, run};
 /// A library, and the measuring programs built for it.
 pub(crate) struct Library {
     pub(crate) name: &'static str,
-    kind: Kind,
+    kind: LibraryKind,
     /// The launcher of its jobs.
     launcher: PathBuf,
     folder: PathBuf,
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum LibraryKind {
     Ours,
     Mpich,
     OpenMpi,
 }
 
-impl Kind {
+impl LibraryKind {
     /// A program's file name; two libraries share one file thanks to the common ABI.
     fn file(self, program: Program) -> String {
         match self {
@@ -50,14 +50,24 @@ pub(crate) fn provide(workspace: &Workspace) -> Result<[Library; 3]> {
     let release = workspace.target().join("release");
     let folder = folder(workspace);
     for program in Program::ALL {
-        compile(workspace, program, &mpich.join("mpicc_abi"), &folder.join(Kind::Mpich.file(program)))?;
-        compile(workspace, program, &open_mpi.join("mpicc"), &folder.join(Kind::OpenMpi.file(program)))?;
+        compile(
+            workspace,
+            program,
+            &mpich.join("mpicc_abi"),
+            &folder.join(LibraryKind::Mpich.file(program)),
+        )?;
+        compile(
+            workspace,
+            program,
+            &open_mpi.join("mpicc"),
+            &folder.join(LibraryKind::OpenMpi.file(program)),
+        )?;
     }
     let library = |name, kind, launcher| Library { name, kind, launcher, folder: folder.clone() };
     Ok([
-        library("Nicety", Kind::Ours, release.join("nicety")),
-        library("MPICH", Kind::Mpich, mpich.join("mpiexec")),
-        library("Open MPI", Kind::OpenMpi, open_mpi.join("mpirun")),
+        library("Nicety", LibraryKind::Ours, release.join("nicety")),
+        library("MPICH", LibraryKind::Mpich, mpich.join("mpiexec")),
+        library("Open MPI", LibraryKind::OpenMpi, open_mpi.join("mpirun")),
     ])
 }
 
@@ -75,16 +85,16 @@ impl Library {
         // Cargo's value contains our own test build, which the program would load instead of MPICH.
         command.env_remove("LD_LIBRARY_PATH");
         match self.kind {
-            Kind::Ours => {
+            LibraryKind::Ours => {
                 command.args(["mpirun", "--device", if setting.is_tcp() { "iwarp" } else { "shm" }]);
             }
-            Kind::Mpich if setting.is_tcp() => {
+            LibraryKind::Mpich if setting.is_tcp() => {
                 let variables =
                     [("MPIR_CVAR_NOLOCAL", "1"), ("MPIR_CVAR_CH4_NETMOD", "ofi"), ("FI_PROVIDER", "tcp")];
                 command.envs(variables);
             }
-            Kind::Mpich => {}
-            Kind::OpenMpi => {
+            LibraryKind::Mpich => {}
+            LibraryKind::OpenMpi => {
                 let carriers = if setting.is_tcp() { "tcp,self" } else { "sm,self" };
                 command.args(["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"]);
                 command.args(["--mca", "pml", "ob1", "--mca", "btl", carriers]);

@@ -24,25 +24,25 @@ use anyhow::{Result, ensure};
 
 use cells::{Cell, Program, Setting};
 use libraries::Library;
-use output::{middle, said};
-use table::Measured;
+use output::{median_of, output_of};
+use table::Measurements;
 use xtask::python;
 use xtask::workspace::Workspace;
 
-/// What to measure.
+/// The options of `cargo xtask peers`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// How many turns.
+    /// Number of turns; in each, every library runs every cell once.
     #[arg(long, default_value_t = 6, value_name = "N")]
     turns: u32,
-    /// Only cells whose names contain this, such as `shm`, `latency`, `tcp 2 latency:8` or `cg:A`; may be given more than once.
+    /// Only cells whose names contain this, such as `shm`, `latency`, `tcp 2 latency:8` or `cg:A`; may be repeated.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Only install the libraries and build the programs for them.
+    /// Only install the libraries and build their programs.
     #[arg(long)]
     install: bool,
-    /// Measure what the paper on MPI over iWARP does, with our MPI on iWARP in its three variants beside the others over TCP, into a
-    /// file for `nicety reproduce mpi-iwarp --real FILE`.
+    /// Measure the experiments of the paper on MPI over iWARP: three variants of our MPI on iWARP, and the other libraries over TCP. Writes
+    /// a file for `nicety reproduce mpi-iwarp --real FILE`.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "list", "install"])]
     paper: Option<std::path::PathBuf>,
     /// Print the cells and their bounds.
@@ -57,7 +57,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     };
     let cells = cells::cells();
     let wanted: Vec<&Cell> = cells.iter().filter(wanted).collect();
-    ensure!(!wanted.is_empty(), "no cell has such a name; `cargo xtask peers --list` prints all");
+    ensure!(!wanted.is_empty(), "no cell has this name; `cargo xtask peers --list` prints all");
     if options.list {
         wanted.iter().for_each(|cell| println!("{:<32} {}", cell.to_string(), cell.bound()));
         return Ok(());
@@ -70,7 +70,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if let Some(file) = &options.paper {
         return paper::run(workspace, &libraries, options.turns, file);
     }
-    let mut measured = Measured::default();
+    let mut measured = Measurements::default();
     for turn in 0..options.turns {
         for (setting, program) in jobs() {
             let is_one = |cell: &&Cell| cell.setting == setting && cell.program() == program;
@@ -89,7 +89,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             }
         }
     }
-    print!("{}", table::shown(&measured, &wanted, &libraries));
+    print!("{}", table::render(&measured, &wanted, &libraries));
     Ok(())
 }
 
@@ -108,13 +108,13 @@ fn job<'a>(
     let mut command = library.job(setting, program);
     command.args(cells.iter().filter(|cell| !cell.is_start_up()).map(|cell| cell.probe));
     let began = std::time::Instant::now();
-    let all = said(workspace, library.name, &mut command)?;
+    let all = output_of(workspace, library.name, &mut command)?;
     let took = began.elapsed();
     let value = |cell: &&'a Cell| -> Result<(&'a Cell, f64)> {
         if cell.is_start_up() {
             return Ok((*cell, took.as_secs_f64() * 1e9));
         }
-        Ok((*cell, middle(library.name, &all, cell.probe)?))
+        Ok((*cell, median_of(library.name, &all, cell.probe)?))
     };
     cells.iter().map(value).collect()
 }

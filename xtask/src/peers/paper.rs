@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::cells::{Program, Setting};
 use super::libraries::Library;
-use super::output::{middle, said};
+use super::output::{median_of, output_of};
 use xtask::python::{MPICH, OPEN_MPI};
 use xtask::workspace::Workspace;
 
@@ -59,9 +59,9 @@ pub(super) fn run(workspace: &Workspace, libraries: &[Library; 3], turns: u32, f
             };
             let mut command = libraries[library].job(Setting::Tcp2, Program::Probe);
             command.envs(variables.iter().copied()).args(&cells);
-            let output = said(workspace, word, &mut command)?;
+            let output = output_of(workspace, word, &mut command)?;
             for cell in cells {
-                writeln!(text, "{word},{cell},{turn},{}", middle(word, &output, cell)?)?;
+                writeln!(text, "{word},{cell},{turn},{}", median_of(word, &output, cell)?)?;
             }
         }
     }

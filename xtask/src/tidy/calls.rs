@@ -2,7 +2,7 @@
 //!
 //! Waiting, clocks and the environment belong to `host` and to the programs: everything between must run in virtual time too.
 
-use super::tokens::{Kind, Token, starts_with_path};
+use super::tokens::{Token, TokenKind, starts_with_path};
 use super::{Finding, Source};
 use crate::rows;
 use proc_macro2::Delimiter;
@@ -164,7 +164,7 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
     if source.package().is_none() {
         return Vec::new();
     }
-    let imports = Imports::of(source);
+    let imports = Imports::new(source);
     let mut findings = BTreeSet::new();
     for ban in BANS.iter().filter(|ban| (ban.holds)(source)) {
         for pattern in ban.patterns {
@@ -187,7 +187,7 @@ impl Pattern {
     fn is_at(&self, tokens: &[Token], at: usize) -> bool {
         let rest = &tokens[at..];
         let before = at.checked_sub(1).map(|previous| &tokens[previous].kind);
-        let punct = |token: Option<&Token>, c| token.is_some_and(|token| token.kind == Kind::Punct(c));
+        let punct = |token: Option<&Token>, c| token.is_some_and(|token| token.kind == TokenKind::Punct(c));
         match self {
             // loom's own threads are part of a model, which has no Host.
             Path(path) => {
@@ -198,9 +198,9 @@ impl Pattern {
             Macro(name) => rest[0].is(name) && punct(rest.get(1), '!'),
             Method(name, arguments) => {
                 let called =
-                    rest.get(1).is_some_and(|token| token.kind == Kind::Open(Delimiter::Parenthesis));
-                let empty = rest.get(2).is_some_and(|token| token.kind == Kind::Close);
-                rest[0].is(name) && before == Some(&Kind::Punct('.')) && called && (*arguments || empty)
+                    rest.get(1).is_some_and(|token| token.kind == TokenKind::Open(Delimiter::Parenthesis));
+                let empty = rest.get(2).is_some_and(|token| token.kind == TokenKind::Close);
+                rest[0].is(name) && before == Some(&TokenKind::Punct('.')) && called && (*arguments || empty)
             }
         }
     }
@@ -219,7 +219,7 @@ impl Pattern {
 struct Imports(Vec<(Vec<String>, usize)>);
 
 impl Imports {
-    fn of(source: &Source) -> Self {
+    fn new(source: &Source) -> Self {
         let mut imports = Self(Vec::new());
         if let Some(file) = &source.syntax {
             imports.visit_file(file);

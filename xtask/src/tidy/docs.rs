@@ -1,6 +1,6 @@
 //! Documents that stay true: paths and symbols they name exist, and every crate says what it is.
 
-use super::tokens::Kind;
+use super::tokens::TokenKind;
 use super::{Finding, Source};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -31,7 +31,9 @@ pub(super) fn paths(root: &Path, tracked: &BTreeSet<String>, path: &str, text: &
 pub(super) fn identifiers(sources: &[Source]) -> BTreeSet<&str> {
     let tokens = sources.iter().flat_map(|source| &source.tokens);
     tokens
-        .filter_map(|token| if let Kind::Ident(ident) = &token.kind { Some(ident.as_str()) } else { None })
+        .filter_map(
+            |token| if let TokenKind::Ident(ident) = &token.kind { Some(ident.as_str()) } else { None },
+        )
         .collect()
 }
 
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_or_is_no_path_of_ours_is_left_alone() {
+    fn existing_paths_and_foreign_paths_are_accepted() {
         for name in [
             "crates/host/src/lib.rs",
             "crates/host/src/lib.rs:12",

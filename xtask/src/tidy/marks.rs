@@ -1,6 +1,6 @@
 //! Forbids unfinished marks in code: open work is an issue, omitted features are listed in docs/limits.md.
 
-use super::tokens::Kind;
+use super::tokens::TokenKind;
 use super::{Finding, Source};
 use proc_macro2::Delimiter;
 
@@ -33,8 +33,8 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 /// Finds ignored tests.
 pub(super) fn ignored_tests(source: &Source) -> Vec<Finding> {
     let ignored = source.tokens.windows(3).filter(|window| {
-        window[0].kind == Kind::Punct('#')
-            && window[1].kind == Kind::Open(Delimiter::Bracket)
+        window[0].kind == TokenKind::Punct('#')
+            && window[1].kind == TokenKind::Open(Delimiter::Bracket)
             && window[2].is("ignore")
     });
     let what = "an ignored test: make it run, split off the slow part, or delete it";

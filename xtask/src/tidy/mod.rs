@@ -5,7 +5,7 @@
 //! All are committed, so that a change to them is reviewed like code.
 
 mod calls;
-mod circles;
+mod cycles;
 mod citations;
 mod docs;
 mod exceptions;
@@ -100,7 +100,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<String> {
 /// Rewrites the count of unsafe code to what there is, and lowers limits to it.
 pub(crate) fn bless(workspace: &Workspace) -> Result<String> {
     let tree = Tree::read(workspace)?;
-    let counts = unsafety::Counts::of(&tree.sources);
+    let counts = unsafety::Counts::new(&tree.sources);
     std::fs::write(workspace.root.join(unsafety::PATH), counts.to_toml()?)
         .with_context(|| format!("writing {}", unsafety::PATH))?;
     let limits = Limits::read(&workspace.root.join(limits::PATH))?.lowered(&tree.sources, &tree.texts);

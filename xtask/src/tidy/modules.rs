@@ -9,7 +9,7 @@ const HEADERS: [&str; 4] = ["file", "files", "module", "modules"];
 
 /// Findings in the `//!` lines of one Rust file: names in module tables, and paths anywhere, without a file.
 pub(super) fn check(tracked: &BTreeSet<String>, path: &str, text: &str) -> Vec<Finding> {
-    let Some(place) = Place::of(path) else { return Vec::new() };
+    let Some(place) = Place::from_path(path) else { return Vec::new() };
     let mut findings = Vec::new();
     let mut table = Table::Outside;
     for (index, line) in text.lines().enumerate() {
@@ -77,7 +77,7 @@ struct Place {
 
 impl Place {
     /// The folder of its submodules, the folder of the file, that of the crate, `crates/` and the root.
-    fn of(path: &str) -> Option<Self> {
+    fn from_path(path: &str) -> Option<Self> {
         let (folder, name) = path.strip_suffix(".rs")?.rsplit_once('/')?;
         let parts = match name {
             "lib" | "main" | "mod" => format!("{folder}/"),

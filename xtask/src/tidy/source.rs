@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_apart() {
+    fn crates_and_libraries_are_recognised_by_path() {
         let place = |path| Source::parse(path, "");
         assert_eq!(place(LIB).package(), Some("verbs"));
         assert_eq!(place(LIB).row(), Some(1));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_parse_is_a_finding_and_no_panic() {
+    fn unparsable_source_is_a_finding() {
         for text in ["fn a( {", "fn a() { ] }", "\"open", "let x"] {
             assert!(Source::parse(LIB, text).unparsable().is_some(), "{text}");
         }

@@ -24,7 +24,7 @@ struct Summaries<'a> {
 }
 
 impl Summaries<'_> {
-    fn look(&mut self, attrs: &[Attribute], least: usize) {
+    fn check_summary(&mut self, attrs: &[Attribute], least: usize) {
         let Some((line, text)) = doc(attrs) else { return };
         let what = match text.chars().next() {
             _ if self.source.is_test(line) => return,
@@ -63,15 +63,15 @@ impl<'ast> Visit<'ast> for Summaries<'_> {
             Item::Union(item) => &item.attrs,
             _ => return visit::visit_item(self, item),
         };
-        self.look(attrs, WORDS);
+        self.check_summary(attrs, WORDS);
         visit::visit_item(self, item);
     }
 
     fn visit_impl_item(&mut self, item: &'ast ImplItem) {
         match item {
-            ImplItem::Const(item) => self.look(&item.attrs, WORDS),
-            ImplItem::Fn(item) => self.look(&item.attrs, WORDS),
-            ImplItem::Type(item) => self.look(&item.attrs, WORDS),
+            ImplItem::Const(item) => self.check_summary(&item.attrs, WORDS),
+            ImplItem::Fn(item) => self.check_summary(&item.attrs, WORDS),
+            ImplItem::Type(item) => self.check_summary(&item.attrs, WORDS),
             _ => {}
         }
         visit::visit_impl_item(self, item);
@@ -79,9 +79,9 @@ impl<'ast> Visit<'ast> for Summaries<'_> {
 
     fn visit_trait_item(&mut self, item: &'ast TraitItem) {
         match item {
-            TraitItem::Const(item) => self.look(&item.attrs, WORDS),
-            TraitItem::Fn(item) => self.look(&item.attrs, WORDS),
-            TraitItem::Type(item) => self.look(&item.attrs, WORDS),
+            TraitItem::Const(item) => self.check_summary(&item.attrs, WORDS),
+            TraitItem::Fn(item) => self.check_summary(&item.attrs, WORDS),
+            TraitItem::Type(item) => self.check_summary(&item.attrs, WORDS),
             _ => {}
         }
         visit::visit_trait_item(self, item);
@@ -89,18 +89,18 @@ impl<'ast> Visit<'ast> for Summaries<'_> {
 
     fn visit_foreign_item(&mut self, item: &'ast ForeignItem) {
         if let ForeignItem::Fn(item) = item {
-            self.look(&item.attrs, WORDS);
+            self.check_summary(&item.attrs, WORDS);
         }
         visit::visit_foreign_item(self, item);
     }
 
     fn visit_field(&mut self, field: &'ast Field) {
-        self.look(&field.attrs, 1);
+        self.check_summary(&field.attrs, 1);
         visit::visit_field(self, field);
     }
 
     fn visit_variant(&mut self, variant: &'ast Variant) {
-        self.look(&variant.attrs, 1);
+        self.check_summary(&variant.attrs, 1);
         visit::visit_variant(self, variant);
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_that_says_nothing_by_itself_is_found() {
+    fn comment_without_own_meaning_is_found() {
         let text = "/// One side.\nstruct A {\n    /// The same, larger.\n    b: u8,\n    /// bytes\n    c: u8,\n}\n\
                     impl A {\n    /// Its name.\n    fn d() {}\n}\ntrait E {\n    /// The name.\n    fn f();\n}\n";
         assert_eq!(found(text), [1, 3, 5, 9, 13]);

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_says_what_it_is_for() {
+    fn file_without_header_is_found() {
         let source = |text| Source::parse("crates/host/src/lib.rs", text);
         assert!(header(&source("//! Time.\n")).is_none());
         for text in ["", "\n//! Time.\n", "//!\n", "// Time.\n", "fn f() {}\n"] {

@@ -5,7 +5,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// The kind of a token.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// An identifier or keyword.
     Ident(String),
     /// One character of punctuation; `::` is two tokens.
@@ -21,14 +21,14 @@ pub(crate) enum Kind {
 /// A token and the line (from 1) that it starts on.
 #[derive(Debug)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     pub(crate) line: usize,
 }
 
 impl Token {
     /// Whether this is the identifier `name`.
     pub(crate) fn is(&self, name: &str) -> bool {
-        matches!(&self.kind, Kind::Ident(ident) if ident == name)
+        matches!(&self.kind, TokenKind::Ident(ident) if ident == name)
     }
 }
 
@@ -43,13 +43,13 @@ fn append(stream: TokenStream, tokens: &mut Vec<Token>) {
     for tree in stream {
         let line = tree.span().start().line;
         let kind = match tree {
-            TokenTree::Ident(ident) => Kind::Ident(ident.to_string()),
-            TokenTree::Punct(punct) => Kind::Punct(punct.as_char()),
-            TokenTree::Literal(_) => Kind::Literal,
+            TokenTree::Ident(ident) => TokenKind::Ident(ident.to_string()),
+            TokenTree::Punct(punct) => TokenKind::Punct(punct.as_char()),
+            TokenTree::Literal(_) => TokenKind::Literal,
             TokenTree::Group(group) => {
-                tokens.push(Token { kind: Kind::Open(group.delimiter()), line });
+                tokens.push(Token { kind: TokenKind::Open(group.delimiter()), line });
                 append(group.stream(), tokens);
-                tokens.push(Token { kind: Kind::Close, line: group.span_close().start().line });
+                tokens.push(Token { kind: TokenKind::Close, line: group.span_close().start().line });
                 continue;
             }
         };
@@ -63,7 +63,7 @@ pub(crate) fn starts_with_path(tokens: &[Token], path: &[&str]) -> bool {
     for (index, name) in path.iter().enumerate() {
         if index > 0 {
             let [colon, second, tail @ ..] = rest else { return false };
-            if colon.kind != Kind::Punct(':') || second.kind != Kind::Punct(':') {
+            if colon.kind != TokenKind::Punct(':') || second.kind != TokenKind::Punct(':') {
                 return false;
             }
             rest = tail;

@@ -3,8 +3,8 @@
 //! Every crate is checked, with every file at every depth; only test code is exempt. A file that uses a re-export uses
 //! the module to which the re-export leads. Paths in arguments of macros count, too.
 
-use super::circles::{Uses, circles};
-use super::tokens::{Kind, Token, flatten};
+use super::cycles::{Uses, cycles};
+use super::tokens::{Token, TokenKind, flatten};
 use super::{Finding, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use syn::spanned::Spanned;
@@ -14,7 +14,7 @@ use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 /// The folder of a crate's sources, as part of a path.
 const SRC: &str = "/src/";
 
-/// A finding for each circle of each crate.
+/// A finding for each cycle of each crate.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     let roots: BTreeSet<&str> = sources.iter().filter_map(|source| root(&source.path)).collect();
     roots.into_iter().flat_map(|tree| in_tree(tree, sources)).collect()
@@ -50,16 +50,16 @@ fn in_tree(tree: &str, sources: &[Source]) -> Vec<Finding> {
         let others = found.filter(|path| *path != module.path).map(|path| shown(&path));
         uses.insert(shown(&module.path), others.collect());
     }
-    let finding = |circle: &Vec<String>| {
-        let first = modules.iter().find(|module| shown(&module.path) == circle[0]);
+    let finding = |cycle: &Vec<String>| {
+        let first = modules.iter().find(|module| shown(&module.path) == cycle[0]);
         let what = format!(
-            "{} use each other in a circle: put what they share into a module below them, or let the lower ones return \
+            "{} use each other in a cycle: put what they share into a module below them, or let the lower ones return \
              what the upper ones need",
-            circle.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+            cycle.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
         );
-        Finding::new(first.map_or(tree, |module| &module.file), 1, "circle", what)
+        Finding::new(first.map_or(tree, |module| &module.file), 1, "cycle", what)
     };
-    circles(&uses).iter().map(finding).collect()
+    cycles(&uses).iter().map(finding).collect()
 }
 
 fn shown(path: &Path) -> String {
@@ -195,10 +195,10 @@ impl<'ast> Visit<'ast> for Names<'_> {
 /// Paths of two or more segments among tokens, each with its line.
 fn paths(tokens: &[Token]) -> Vec<(usize, Path)> {
     let ident = |at: usize| match tokens.get(at).map(|token| &token.kind) {
-        Some(Kind::Ident(ident)) => Some(ident.clone()),
+        Some(TokenKind::Ident(ident)) => Some(ident.clone()),
         _ => None,
     };
-    let is_punct = |at: usize, char| tokens.get(at).is_some_and(|token| token.kind == Kind::Punct(char));
+    let is_punct = |at: usize, char| tokens.get(at).is_some_and(|token| token.kind == TokenKind::Punct(char));
     let mut found = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_uses_what_puts_it_together_is_a_circle() {
+    fn module_and_parent_that_use_each_other_are_a_cycle() {
         let files = [
             ("main", "mod parts; fn main() { parts::all() }"),
             ("parts/mod", "mod one; pub struct Shared; pub fn all() { one::run() }"),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_on_is_used_where_it_leads() {
+    fn reexported_name_counts_as_use_of_its_origin() {
         let files = [
             ("main", "mod parts; fn main() { parts::all() }"),
             ("parts", "mod one; mod two; pub use two::Shared; pub fn all() { one::run() }"),
@@ -263,12 +263,12 @@ mod tests {
     }
 
     #[test]
-    fn each_crate_is_looked_at_by_itself() {
-        let circle = ["mod a; mod b;", "use crate::b::B;", "pub struct B; fn f() { crate::a::f() }"];
+    fn crates_are_checked_separately() {
+        let cycle = ["mod a; mod b;", "use crate::b::B;", "pub struct B; fn f() { crate::a::f() }"];
         for tree in ["crates/one/src/", "siege/src/", "interop/src/"] {
             let sources: Vec<Source> = ["lib", "a", "b"]
                 .iter()
-                .zip(circle)
+                .zip(cycle)
                 .map(|(name, text)| Source::parse(&format!("{tree}{name}.rs"), text))
                 .chain([Source::parse("crates/two/src/lib.rs", "mod a;")])
                 .collect();

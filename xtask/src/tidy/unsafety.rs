@@ -4,7 +4,7 @@
 //! that, or another file, is a finding until the number is edited, which a reviewer sees. A crate without any says
 //! `#![forbid(unsafe_code)]`.
 
-use super::tokens::{Kind, Token};
+use super::tokens::{Token, TokenKind};
 use super::{Finding, Source};
 use anyhow::{Context, Result};
 use proc_macro2::Delimiter;
@@ -44,7 +44,7 @@ impl Counts {
     }
 
     /// Counts the actual unsafe code.
-    pub(super) fn of(sources: &[Source]) -> Self {
+    pub(super) fn new(sources: &[Source]) -> Self {
         let mut counts = Self::default();
         for source in sources {
             let (lines, Some(package)) = (counted(source), source.package()) else { continue };
@@ -68,7 +68,7 @@ impl Counts {
 
 /// Findings over all crates.
 pub(super) fn check(sources: &[Source], granted: &Counts) -> Vec<Finding> {
-    let actual = Counts::of(sources);
+    let actual = Counts::new(sources);
     let mut findings = Vec::new();
     for (package, count) in &actual.0 {
         let allowed = granted.0.get(package);
@@ -113,7 +113,7 @@ fn stale(actual: &Counts, granted: &Counts) -> Vec<Finding> {
 
 /// One line per crate with unsafe code.
 pub(super) fn summary(sources: &[Source], granted: &Counts) -> String {
-    let actual = Counts::of(sources);
+    let actual = Counts::new(sources);
     if actual.0.is_empty() {
         return "unsafe: none".to_owned();
     }
@@ -146,8 +146,8 @@ fn unforbidden(sources: &[Source], root: &Source) -> Option<Finding> {
     }
     let forbids = root.tokens.windows(7).any(|window| {
         let [hash, bang, _, forbid, _, code, _] = window else { return false };
-        hash.kind == Kind::Punct('#')
-            && bang.kind == Kind::Punct('!')
+        hash.kind == TokenKind::Punct('#')
+            && bang.kind == TokenKind::Punct('!')
             && forbid.is("forbid")
             && code.is("unsafe_code")
     });
@@ -174,11 +174,11 @@ fn is_pointer_type(mut rest: &[Token]) -> bool {
         && first.is("extern")
     {
         rest = tail;
-        if let [Token { kind: Kind::Literal, .. }, tail @ ..] = rest {
+        if let [Token { kind: TokenKind::Literal, .. }, tail @ ..] = rest {
             rest = tail;
         }
     }
-    matches!(rest, [function, open, ..] if function.is("fn") && open.kind == Kind::Open(Delimiter::Parenthesis))
+    matches!(rest, [function, open, ..] if function.is("fn") && open.kind == TokenKind::Open(Delimiter::Parenthesis))
 }
 
 #[cfg(test)]
@@ -235,9 +235,9 @@ mod tests {
     }
 
     #[test]
-    fn what_bless_writes_is_what_check_accepts() {
+    fn written_counts_are_accepted_by_check() {
         let sources = [Source::parse(LIB, "fn f() { unsafe { g() } }")];
-        let text = Counts::of(&sources).to_toml().expect("counts are TOML");
+        let text = Counts::new(&sources).to_toml().expect("counts are TOML");
         let granted: Counts = toml::from_str(&text).expect("TOML read back");
         assert_eq!(check(&sources, &granted), []);
         assert_eq!(summary(&sources, &granted), "unsafe: host 1 of 1 in 1 file");

@@ -10,9 +10,9 @@ use dapl::{Adapter, Error, ErrorKind, Ia, Result, Subtype};
 use host::real::remark;
 
 use super::{mask, signed};
+use crate::dat_conf::{ConfLine, line};
 use crate::dat_return::{dat_return, not_implemented};
 use crate::handles::{self, IaObject, Object, from_label, label};
-use crate::lines::{Line, line};
 use crate::types::{Handle, IaAttr, NAME_MAX, ProviderAttr};
 use ffi::{CBuffer, Out, Text, lock};
 
@@ -35,7 +35,7 @@ fn adapter(ia_name: &str, device: &str) -> Result<Adapter> {
     }
     let opened = fabric::open(device, &host::real::host()).map_err(|why| {
         // The standard's error numbers cannot express this.
-        remark(format_args!("DAT adapter '{ia_name}' cannot be opened: {why}"));
+        remark(format_args!("DAT adapter{ia_name:?} cannot be opened: {why}"));
         Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered)
     })?;
     let adapter = Adapter::new(opened);
@@ -98,7 +98,7 @@ fn open(is_thread_safe: bool, name: Text, qlen: i32, async_evd: Out<Handle>, ia:
 /// Creates an adapter and its dispatcher; returns their handles.
 fn make(
     adapter: &Adapter,
-    line: Line,
+    line: ConfLine,
     is_thread_safe: bool,
     qlen: u32,
     given: Handle,

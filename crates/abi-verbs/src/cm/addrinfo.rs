@@ -39,21 +39,21 @@ pub(crate) fn rdma_getaddrinfo(
             Errno::INVAL.leave();
             return Err(EAI_BADFLAGS);
         }
-        let wish = Wish::of(hints);
+        let hints = AddrHints::parse(hints);
         let port = service.map_or(Ok(0), |text| text.trim().parse::<u16>()).map_err(|_| EAI_SERVICE)?;
         let named = match node {
-            Some(node) => Some(wish.resolve(&node, port)?),
-            None if port != 0 => Some(SocketAddr::new(wish.own(), port)),
+            Some(node) => Some(hints.resolve(&node, port)?),
+            None if port != 0 => Some(SocketAddr::new(hints.own(), port)),
             None => None,
         };
-        res.set(wish.lend(named).map_err(|_| EAI_MEMORY)?.cast());
+        res.set(hints.lend(named).map_err(|_| EAI_MEMORY)?.cast());
         Ok(())
     };
     find().err().unwrap_or(0)
 }
 
 /// The hints of a program.
-struct Wish {
+struct AddrHints {
     flags: u32,
     family: i32,
     qp_type: i32,
@@ -62,8 +62,8 @@ struct Wish {
     dst: Option<SocketAddr>,
 }
 
-impl Wish {
-    fn of(hints: Option<rdma_addrinfo>) -> Self {
+impl AddrHints {
+    fn parse(hints: Option<rdma_addrinfo>) -> Self {
         let connected = (n::IBV_QPT_RC as i32, n::RDMA_PS_TCP as i32);
         let datagrams = (n::IBV_QPT_UD as i32, n::RDMA_PS_UDP as i32);
         let Some(hints) = hints else {
@@ -169,5 +169,5 @@ fn length(addr: Option<SocketAddr>) -> socklen_t {
 }
 
 pub(crate) fn rdma_freeaddrinfo(res: Out<rdma_addrinfo>) -> Answer {
-    Handle::<AddrInfo>::at(res.addr()).look()?.remove().map(drop)
+    Handle::<AddrInfo>::from_addr(res.addr()).lookup()?.remove().map(drop)
 }

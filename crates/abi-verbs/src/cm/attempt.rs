@@ -6,7 +6,9 @@ use verbs::host::Span;
 
 use crate::answer::Answer;
 use crate::cm::outcome::failed;
-use crate::objects::{Attempt, CmId, End, Engine, Later, Objects, Phase, Qp, Reserved, State};
+use crate::objects::{
+    CmId, CmPhase, ConnectAttempt, DelayedTask, Engine, LocalEnd, Objects, Qp, ReservedPort, State,
+};
 use crate::qp::settings::pause;
 use crate::slab::{Handle, Held};
 
@@ -23,25 +25,30 @@ pub(crate) fn set_pause(state: &State, qp: Held<Qp>) {
     }
 }
 
-impl Attempt {
+impl ConnectAttempt {
     /// Starts to connect, with a queue pair or without, from the address that the identifier holds. Returns the queue pair number.
-    pub(crate) fn make(&self, engine: &Engine, state: &State, qp: Option<Held<Qp>>) -> Answer<(End, u32)> {
+    pub(crate) fn make(
+        &self,
+        engine: &Engine,
+        state: &State,
+        qp: Option<Held<Qp>>,
+    ) -> Answer<(LocalEnd, u32)> {
         let (cm, addr, param) = (&engine.cm, self.addr, &self.param);
-        let port = state.ports.first().and_then(Reserved::port);
+        let port = state.ports.first().and_then(ReservedPort::port);
         let Some(qp) = qp else {
             let bare = match port {
                 Some(port) => cm.connect_without_qp_from(port, addr, param)?,
                 None => cm.connect_without_qp(addr, param)?,
             };
             let number = bare.num();
-            return Ok((End::Bare(Box::new(bare)), number));
+            return Ok((LocalEnd::Bare(Box::new(bare)), number));
         };
         set_pause(state, qp);
         match port {
             Some(port) => cm.connect_from(port, qp.verbs(), addr, param)?,
             None => cm.connect(qp.verbs(), addr, param)?,
         }
-        Ok((End::Qp(qp.handle()), qp.verbs().num()))
+        Ok((LocalEnd::Qp(qp.handle()), qp.verbs().num()))
     }
 }
 
@@ -51,19 +58,19 @@ pub(crate) fn not_connected(engine: &Engine, id: Held<CmId>, why: &CmFailure) {
     let is_early = |state: &State| state.attempt.as_ref().is_some_and(|attempt| now < attempt.until);
     // A forwarder (a container's proxy, a guest's network) accepts a connection for which nobody listens, and then closes it.
     if matches!(why, CmFailure::Refused(_) | CmFailure::PeerGone) && is_early(&lock(&id.state)) {
-        engine.do_later(now + PAUSE, id.handle(), Later::Connect);
+        engine.schedule(now + PAUSE, id.handle(), DelayedTask::Connect);
     } else {
         failed(id, why);
     }
 }
 
 /// Retries the connection of an identifier.
-pub(crate) fn again(engine: &Engine, objects: &mut Objects, id: Handle<CmId>) {
-    let Ok(held) = id.look() else { return };
+pub(crate) fn retry(engine: &Engine, objects: &mut Objects, id: Handle<CmId>) {
+    let Ok(held) = id.lookup() else { return };
     let mut state = lock(&held.state);
-    let Some(attempt) = state.attempt.as_ref().filter(|_| state.phase == Phase::Connecting) else { return };
+    let Some(attempt) = state.attempt.as_ref().filter(|_| state.phase == CmPhase::Connecting) else { return };
     let qp = match &state.end {
-        End::Qp(qp) => qp.look().ok(),
+        LocalEnd::Qp(qp) => qp.lookup().ok(),
         _ => None,
     };
     if let Ok((end, number)) = attempt.make(engine, &state, qp) {

@@ -5,32 +5,32 @@ use std::collections::VecDeque;
 use rdma_abi::cma::rdma_event_channel;
 
 use crate::answer::Answer;
-use crate::mailbox::Mailbox;
-use crate::objects::{CmId, EventChannel, News};
+use crate::event_queue::EventQueue;
+use crate::objects::{CmId, EventChannel, PendingCmEvent};
 use crate::slab::{Handle, Object};
 
 pub(crate) fn rdma_create_event_channel() -> Answer<Handle<EventChannel>> {
-    let news = Mailbox::new()?;
-    let seen = rdma_event_channel { fd: news.fd() };
-    EventChannel::slab().insert(seen, EventChannel { news })
+    let events = EventQueue::new()?;
+    let seen = rdma_event_channel { fd: events.fd() };
+    EventChannel::slab().insert(seen, EventChannel { events })
 }
 
 pub(crate) fn rdma_destroy_event_channel(channel: Handle<EventChannel>) -> Answer {
-    channel.look()?.remove().map(drop)
+    channel.lookup()?.remove().map(drop)
 }
 
 /// Queues an event on a channel, if the channel still exists.
-pub(crate) fn tell(channel: Handle<EventChannel>, news: News) {
-    if let Ok(channel) = channel.look() {
-        channel.news.put(news);
+pub(crate) fn queue_event(channel: Handle<EventChannel>, pending: PendingCmEvent) {
+    if let Ok(channel) = channel.lookup() {
+        channel.events.put(pending);
     }
 }
 
 /// Removes the events of an identifier that the program has not taken yet.
-pub(crate) fn withdraw(channel: Handle<EventChannel>, id: Handle<CmId>) -> VecDeque<News> {
-    let of_id = |news: &News| news.id == id;
-    let Ok(channel) = channel.look() else { return VecDeque::new() };
-    channel.news.change(|all| {
+pub(crate) fn remove_events(channel: Handle<EventChannel>, id: Handle<CmId>) -> VecDeque<PendingCmEvent> {
+    let of_id = |pending: &PendingCmEvent| pending.id == id;
+    let Ok(channel) = channel.lookup() else { return VecDeque::new() };
+    channel.events.change(|all| {
         let (withdrawn, kept) = std::mem::take(all).into_iter().partition(of_id);
         *all = kept;
         withdrawn

@@ -11,14 +11,16 @@ use verbs::{ConnParam, Depths, RNR_RETRY_FOREVER};
 
 use crate::answer::Answer;
 use crate::cm::attempt::{GRACE, set_pause};
+use crate::cm::c_fields::write_id;
 use crate::cm::route::{self, routes_here};
 use crate::cm::service::{self, Service};
-use crate::cm::show::show;
 use crate::cm::{channel, destroy, reserve};
-use crate::discovery::device::{self, Kind};
+use crate::discovery::device::{self, DeviceKind};
 use crate::errno::Errno;
-use crate::objects::{Asked, Attempt, BACKLOG, CmId, End, Engine, Objects, Phase, Qp, State};
-use crate::qp::settings::show as show_state;
+use crate::objects::{
+    BACKLOG, CmId, CmPhase, ConnectAttempt, Engine, LocalEnd, Objects, Qp, State, UnansweredRequest,
+};
+use crate::qp::settings::set_visible_state;
 use crate::slab::{Handle, Held};
 
 /// How long the peer may take to answer: its program decides.
@@ -26,26 +28,26 @@ const PATIENCE: Span = Span::from_secs(60);
 
 /// Listens at the identifier's address, or at a chosen port of all addresses if it has none.
 pub(crate) fn rdma_listen(id: Handle<CmId>, backlog: i32) -> Answer {
-    let held = id.look()?;
+    let held = id.lookup()?;
     let backlog = usize::try_from(backlog).ok().filter(|count| *count != 0).unwrap_or(BACKLOG);
     let (phase, local, has_ports) = {
         let state = lock(&held.state);
         (state.phase, state.local, !state.ports.is_empty())
     };
     let local = match phase {
-        Phase::Idle => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        Phase::Bound => local.ok_or(Errno::INVAL)?,
+        CmPhase::Idle => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        CmPhase::Bound => local.ok_or(Errno::INVAL)?,
         _ => return Err(Errno::INVAL),
     };
     if !has_ports {
-        reserve::take(held, local, &routes_here(local)?)?;
+        reserve::reserve(held, local, &routes_here(local)?)?;
     }
     let mut state = lock(&held.state);
-    (state.phase, state.backlog.most) = (Phase::Listening, backlog);
-    show(held, &state);
+    (state.phase, state.backlog.most) = (CmPhase::Listening, backlog);
+    write_id(held, &state);
     let mut early = state.early.take().unwrap_or_default();
     let too_many = early.split_off(backlog.min(early.len()));
-    early.into_iter().for_each(|news| channel::tell(state.channel, news));
+    early.into_iter().for_each(|pending| channel::queue_event(state.channel, pending));
     drop(state);
     // Dropping a request rejects it.
     drop(too_many);
@@ -54,7 +56,7 @@ pub(crate) fn rdma_listen(id: Handle<CmId>, backlog: i32) -> Answer {
 
 /// The connection set-up messages that carry private data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Letter {
+enum MessageKind {
     Request,
     Reply,
     Rejection,
@@ -62,14 +64,14 @@ enum Letter {
 
 /// Bytes of private data that a program may send with a message. RDMA-CM itself uses 36 of the bytes that InfiniBand has in a request
 /// (IBA 12.6, rdma_connect(3), rdma_accept(3)). With iWARP RNICs the limit is what the length field can express.
-fn room(letter: Letter, is_datagram: bool) -> u8 {
-    match (device::kind(), letter, is_datagram) {
-        (Kind::Rnic, ..) => u8::MAX,
-        (Kind::Hca, Letter::Request, false) => 56,
-        (Kind::Hca, Letter::Request, true) => 180,
-        (Kind::Hca, Letter::Reply, false) => 196,
-        (Kind::Hca, Letter::Rejection, false) => 148,
-        (Kind::Hca, Letter::Reply | Letter::Rejection, true) => 136,
+fn private_data_max(message: MessageKind, is_datagram: bool) -> u8 {
+    match (device::device_kind(), message, is_datagram) {
+        (DeviceKind::Rnic, ..) => u8::MAX,
+        (DeviceKind::Hca, MessageKind::Request, false) => 56,
+        (DeviceKind::Hca, MessageKind::Request, true) => 180,
+        (DeviceKind::Hca, MessageKind::Reply, false) => 196,
+        (DeviceKind::Hca, MessageKind::Rejection, false) => 148,
+        (DeviceKind::Hca, MessageKind::Reply | MessageKind::Rejection, true) => 136,
     }
 }
 
@@ -80,7 +82,7 @@ fn room(letter: Letter, is_datagram: bool) -> u8 {
 /// [`Errno::INVAL`] for too much private data, and for missing parameters without a queue pair.
 fn parameters(
     state: &State,
-    letter: Letter,
+    message: MessageKind,
     param: Out<rdma_conn_param>,
     asked: Option<Depths>,
 ) -> Answer<(ConnParam, u32)> {
@@ -94,7 +96,7 @@ fn parameters(
         return Ok((ConnParam { responder_resources, initiator_depth, ..default }, 0));
     };
     let param = ConnParam {
-        private_data: private_data(state, letter, found.private_data, found.private_data_len)?,
+        private_data: private_data(state, message, found.private_data, found.private_data_len)?,
         rnr_retry: found.rnr_retry_count.min(RNR_RETRY_FOREVER),
         responder_resources: found.responder_resources,
         initiator_depth: found.initiator_depth,
@@ -103,8 +105,8 @@ fn parameters(
     Ok((param, found.qp_num))
 }
 
-fn private_data(state: &State, letter: Letter, place: *const c_void, len: u8) -> Answer<Vec<u8>> {
-    if len > room(letter, state.is_datagram) {
+fn private_data(state: &State, message: MessageKind, place: *const c_void, len: u8) -> Answer<Vec<u8>> {
+    if len > private_data_max(message, state.is_datagram) {
         return Err(Errno::INVAL);
     }
     // SAFETY: a program passes NULL or as many bytes as it states. Test: `connections_are_made_by_addresses` in tests/programs.rs.
@@ -114,66 +116,66 @@ fn private_data(state: &State, letter: Letter, place: *const c_void, len: u8) ->
 /// The queue pair to connect: the identifier's, the program's own with this number, or none.
 fn own_qp(state: &State, objects: &Objects, number: u32) -> Answer<Option<Held<Qp>>> {
     if !state.qp.is_null() {
-        return state.qp.look().map(Some);
+        return state.qp.lookup().map(Some);
     }
-    let named = objects.qps.get(&number).and_then(|qp| qp.look().ok());
+    let named = objects.qps.get(&number).and_then(|qp| qp.lookup().ok());
     Ok(named.filter(|qp| qp.verbs().state() == verbs::QpState::Init))
 }
 
 pub(crate) fn rdma_connect(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answer<Option<Handle<CmId>>> {
-    let held = id.look()?;
+    let held = id.lookup()?;
     let engine = lock(&held.state).engine()?;
     // Locked first, so that events of this connection find the identifier registered.
     let mut objects = lock(&engine.objects);
     let mut state = lock(&held.state);
-    if state.phase != Phase::RouteResolved {
+    if state.phase != CmPhase::RouteResolved {
         return Err(Errno::INVAL);
     }
-    let (mut param, number) = parameters(&state, Letter::Request, param, None)?;
+    let (mut param, number) = parameters(&state, MessageKind::Request, param, None)?;
     let addr = route::as_known(&engine, state.peer.ok_or(Errno::INVAL)?);
     let qp = if state.is_datagram {
-        param.private_data = service::question(&param.private_data);
+        param.private_data = service::encode_query(&param.private_data);
         None
     } else {
         own_qp(&state, &objects, number)?
     };
-    let attempt = Attempt { addr, param, until: engine.device.host().now() + GRACE };
+    let attempt = ConnectAttempt { addr, param, until: engine.device.host().now() + GRACE };
     let (end, number) = attempt.make(&engine, &state, qp)?;
     objects.ids.insert(number, id);
-    (state.end, state.phase, state.attempt) = (end, Phase::Connecting, Some(attempt));
+    (state.end, state.phase, state.attempt) = (end, CmPhase::Connecting, Some(attempt));
     Ok(state.is_sync.then_some(id))
 }
 
 pub(crate) fn rdma_accept(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answer<Option<Handle<CmId>>> {
-    let held = id.look()?;
+    let held = id.lookup()?;
     let engine = lock(&held.state).engine()?;
     let mut objects = lock(&engine.objects);
     let mut state = lock(&held.state);
     let asked = state.request.as_ref().ok_or(Errno::INVAL)?.request.info.depths;
-    let (param, number) = parameters(&state, Letter::Reply, param, asked)?;
+    let (param, number) = parameters(&state, MessageKind::Reply, param, asked)?;
     if state.is_datagram {
         answer_service(&engine, &objects, &mut state, number, &param.private_data)?;
-        state.phase = Phase::Over;
+        state.phase = CmPhase::Closed;
         return Ok(None);
     }
     let qp = own_qp(&state, &objects, number)?;
-    let Asked { request, .. } = state.request.take().ok_or(Errno::INVAL)?;
+    let UnansweredRequest { request, .. } = state.request.take().ok_or(Errno::INVAL)?;
     let (end, number) = match qp {
         Some(qp) => {
             set_pause(&state, qp);
             engine.cm.accept(request, qp.verbs(), &param)?;
-            (End::Qp(qp.handle()), qp.verbs().num())
+            (LocalEnd::Qp(qp.handle()), qp.verbs().num())
         }
         None => {
             let bare = engine.cm.accept_without_qp(request, &param)?;
             let number = bare.num();
-            (End::Bare(Box::new(bare)), number)
+            (LocalEnd::Bare(Box::new(bare)), number)
         }
     };
     objects.ids.insert(number, id);
-    (state.end, state.phase) = (end, Phase::Accepting);
+    (state.end, state.phase) = (end, CmPhase::Accepting);
     // Requests posted from now on wait until the peer confirms.
-    state.qp.look().into_iter().for_each(|qp| show_state(qp, n::IBV_QPS_RTS));
+    state.qp.lookup().into_iter().for_each(|qp| set_visible_state(qp, n::IBV_QPS_RTS));
     Ok(state.is_sync.then_some(id))
 }
 
@@ -189,7 +191,7 @@ fn answer_service(
     private_data: &[u8],
 ) -> Answer {
     let named = if state.qp.is_null() { objects.qps.get(&number).copied() } else { Some(state.qp) };
-    let qp = named.unwrap_or(Handle::NULL).look()?;
+    let qp = named.unwrap_or(Handle::NULL).lookup()?;
     if !qp.is_datagram() {
         return Err(Errno::INVAL);
     }
@@ -200,9 +202,9 @@ fn answer_service(
 }
 
 pub(crate) fn rdma_reject(id: Handle<CmId>, place: *mut c_void, len: u8) -> Answer {
-    let held = id.look()?;
+    let held = id.lookup()?;
     let mut state = lock(&held.state);
-    let bytes = private_data(&state, Letter::Rejection, place, len)?;
+    let bytes = private_data(&state, MessageKind::Rejection, place, len)?;
     let asked = state.request.take().ok_or(Errno::INVAL)?;
     drop(state);
     Ok(asked.request.reject(&bytes)?)
@@ -214,18 +216,19 @@ pub(crate) fn rdma_reject_ece(id: Handle<CmId>, place: *mut c_void, len: u8) -> 
 
 /// Disconnects. Without a program's channel, also waits for the disconnect event unless it was already consumed.
 pub(crate) fn rdma_disconnect(id: Handle<CmId>) -> Answer<Option<Handle<CmId>>> {
-    let held = id.look()?;
+    let held = id.lookup()?;
     let mut state = lock(&held.state);
-    destroy::end(&mut state)?;
-    let has_more = state.channel.look().is_ok_and(|channel| channel.news.change(|news| !news.is_empty()));
-    Ok((state.is_sync && (state.phase == Phase::Connected || has_more)).then_some(id))
+    destroy::disconnect(&mut state)?;
+    let has_more =
+        state.channel.lookup().is_ok_and(|channel| channel.events.change(|pending| !pending.is_empty()));
+    Ok((state.is_sync && (state.phase == CmPhase::Connected || has_more)).then_some(id))
 }
 
 /// Does nothing: both sides know of a connection as soon as it is accepted.
 pub(crate) fn rdma_establish(id: Handle<CmId>) -> Answer {
-    id.look().map(drop)
+    id.lookup().map(drop)
 }
 
 pub(crate) fn rdma_notify(id: Handle<CmId>, _event: i32) -> Answer {
-    id.look().map(drop)
+    id.lookup().map(drop)
 }

@@ -7,51 +7,51 @@ use crate::answer::Answer;
 use crate::cm::event::{CmEvent, rdma_ack_cm_event};
 use crate::cm::{channel, reserve, shared};
 use crate::errno::Errno;
-use crate::objects::{CmId, End, EventChannel, Phase, State};
-use crate::qp::settings::show;
+use crate::objects::{CmId, CmPhase, EventChannel, LocalEnd, State};
+use crate::qp::settings::set_visible_state;
 use crate::slab::{Handle, Held};
 
 /// Disconnects, unless the connection has ended already.
 ///
 /// # Errors
 /// [`Errno::INVAL`] if there is no connection.
-pub(crate) fn end(state: &mut State) -> Answer {
+pub(crate) fn disconnect(state: &mut State) -> Answer {
     match state.phase {
-        Phase::Over => return Ok(()),
-        Phase::Connected => {}
+        CmPhase::Closed => return Ok(()),
+        CmPhase::Connected => {}
         _ => return Err(Errno::INVAL),
     }
     let engine = state.engine()?;
     match &state.end {
-        End::Qp(qp) => {
-            let qp = qp.look()?;
+        LocalEnd::Qp(qp) => {
+            let qp = qp.lookup()?;
             engine.cm.disconnect(qp.verbs())?;
-            show(qp, n::IBV_QPS_ERR);
+            set_visible_state(qp, n::IBV_QPS_ERR);
         }
-        End::Bare(bare) => engine.cm.disconnect_id(bare)?,
-        End::None => return Err(Errno::INVAL),
+        LocalEnd::Bare(bare) => engine.cm.disconnect_id(bare)?,
+        LocalEnd::None => return Err(Errno::INVAL),
     }
     state.is_leaving = true;
     Ok(())
 }
 
 pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
-    let held = id.look()?;
+    let held = id.lookup()?;
     for context in shared::contexts() {
         let mut objects = lock(&context.engine.objects);
         objects.ids.retain(|_, known| *known != id);
         lock(&context.engine.later).retain(|(_, known, _)| *known != id);
     }
-    let ports = reserve::give_up(held);
+    let ports = reserve::release(held);
     // From here on no events reach the identifier.
     let (channel, is_sync, ended) = {
         let mut state = lock(&held.state);
-        let _ = end(&mut state);
-        let end = std::mem::replace(&mut state.end, End::None);
+        let _ = disconnect(&mut state);
+        let end = std::mem::replace(&mut state.end, LocalEnd::None);
         (state.channel, state.is_sync, (state.request.take(), end))
     };
     drop((ended, ports));
-    drop(channel::withdraw(channel, id));
+    drop(channel::remove_events(channel, id));
     acknowledge(held);
     held.events.await_all();
     drop(held.remove()?);
@@ -60,25 +60,27 @@ pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
 
 /// Acknowledges the event of the last synchronous call.
 pub(crate) fn acknowledge(id: Held<CmId>) {
-    let event = Handle::<CmEvent>::of(id.seen().event);
-    id.show(|seen| seen.event = std::ptr::null_mut());
+    let event = Handle::<CmEvent>::from_ptr(id.c_part().event);
+    id.update_c(|seen| seen.event = std::ptr::null_mut());
     // The program may have acknowledged it already.
     let _ = rdma_ack_cm_event(event);
 }
 
 /// Moves an identifier with its pending events to another channel, or to a channel of its own.
 pub(crate) fn rdma_migrate_id(id: Handle<CmId>, channel: Handle<EventChannel>) -> Answer {
-    let held = id.look()?;
+    let held = id.lookup()?;
     let is_sync = channel.is_null();
-    let channel = if is_sync { channel::rdma_create_event_channel()? } else { channel.look()?.handle() };
+    let channel = if is_sync { channel::rdma_create_event_channel()? } else { channel.lookup()?.handle() };
     let (before, was_sync) = {
         let mut state = lock(&held.state);
         let before = (state.channel, state.is_sync);
         (state.channel, state.is_sync) = (channel, is_sync);
-        channel::withdraw(before.0, id).into_iter().for_each(|news| channel::tell(channel, news));
+        channel::remove_events(before.0, id)
+            .into_iter()
+            .for_each(|pending| channel::queue_event(channel, pending));
         before
     };
-    held.show(|seen| seen.channel = channel.cast());
+    held.update_c(|seen| seen.channel = channel.cast());
     if was_sync {
         acknowledge(held);
         channel::rdma_destroy_event_channel(before)?;

@@ -8,16 +8,23 @@ use rdma_abi::verbs::*;
 
 use crate::answer::Answer;
 use crate::errno::Errno;
-use crate::objects::{Channel, CmId, Context, Cq, Pd, Qp, Template};
-use crate::qp::settings::{set_timeout, show};
+use crate::objects::{Channel, CmId, Context, Cq, Pd, Qp, QpTemplate};
+use crate::qp::settings::{set_timeout, set_visible_state};
 use crate::qp::{modify, queue_pair};
 use crate::resources::{channel, cq, srq};
 use crate::slab::{Handle, Held};
 
-impl Template {
+impl QpTemplate {
     pub(crate) fn new(pd: Handle<Pd>, init: &ibv_qp_init_attr) -> Self {
-        let (send_cq, recv_cq) = (Handle::of(init.send_cq), Handle::of(init.recv_cq));
-        Self { pd, send_cq, recv_cq, srq: Handle::of(init.srq), cap: init.cap, sq_sig_all: init.sq_sig_all }
+        let (send_cq, recv_cq) = (Handle::from_ptr(init.send_cq), Handle::from_ptr(init.recv_cq));
+        Self {
+            pd,
+            send_cq,
+            recv_cq,
+            srq: Handle::from_ptr(init.srq),
+            cap: init.cap,
+            sq_sig_all: init.sq_sig_all,
+        }
     }
 
     /// Creates the queue pair of an identifier that a listener returned.
@@ -28,7 +35,7 @@ impl Template {
             recv_cq: self.recv_cq.cast(),
             srq: self.srq.cast(),
             cap: self.cap,
-            qp_type: id.seen().qp_type,
+            qp_type: id.c_part().qp_type,
             sq_sig_all: self.sq_sig_all,
         };
         create(id, self.pd, &mut init, false)
@@ -36,7 +43,7 @@ impl Template {
 }
 
 pub(crate) fn rdma_create_qp(id: Handle<CmId>, pd: Handle<Pd>, init: Out<ibv_qp_init_attr>) -> Answer {
-    let id = id.look()?;
+    let id = id.lookup()?;
     let mut found = init.get().ok_or(Errno::INVAL)?;
     create(id, pd, &mut found, false)?;
     init.set(found);
@@ -44,11 +51,11 @@ pub(crate) fn rdma_create_qp(id: Handle<CmId>, pd: Handle<Pd>, init: Out<ibv_qp_
 }
 
 pub(crate) fn rdma_create_qp_ex(id: Handle<CmId>, init: Out<ibv_qp_init_attr_ex>) -> Answer {
-    let id = id.look()?;
+    let id = id.lookup()?;
     let mut found = init.get().ok_or(Errno::INVAL)?;
     let (mut plain, has_calls) = queue_pair::plain(&found)?;
     let names_pd = found.comp_mask & n::IBV_QP_INIT_ATTR_PD != 0;
-    let pd = if names_pd { Handle::of(found.pd) } else { Handle::NULL };
+    let pd = if names_pd { Handle::from_ptr(found.pd) } else { Handle::NULL };
     create(id, pd, &mut plain, has_calls)?;
     found.cap = plain.cap;
     (found.send_cq, found.recv_cq, found.srq) = (plain.send_cq, plain.recv_cq, plain.srq);
@@ -61,7 +68,7 @@ pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr
     let context = context_of(id)?;
     let (has_one, is_datagram) = {
         let state = lock(&id.state);
-        (state.qp.look().is_ok(), state.is_datagram)
+        (state.qp.lookup().is_ok(), state.is_datagram)
     };
     if has_one {
         return Err(Errno::INVAL);
@@ -76,21 +83,21 @@ pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr
     {
         let mut state = lock(&id.state);
         state.qp = qp;
-        set_timeout(qp.look()?, state.ack_timeout);
+        set_timeout(qp.lookup()?, state.ack_timeout);
     }
-    id.show(|seen| (seen.qp, seen.pd) = (qp.cast(), pd.cast()));
+    id.update_c(|seen| (seen.qp, seen.pd) = (qp.cast(), pd.cast()));
     Ok(())
 }
 
 /// Moves a new queue pair to the state that programs expect: INIT, or RTS for UD.
 fn begin(qp: Handle<Qp>, is_datagram: bool) -> Answer<Handle<Qp>> {
     if !is_datagram {
-        show(qp.look()?, n::IBV_QPS_INIT);
+        set_visible_state(qp.lookup()?, n::IBV_QPS_INIT);
         return Ok(qp);
     }
     let begun = [n::IBV_QPS_INIT, n::IBV_QPS_RTR, n::IBV_QPS_RTS].into_iter().try_for_each(|state| {
         let (attr, mask) = modify::by_librdmacm(state, is_datagram)?;
-        modify::change(qp.look()?, &attr, mask)
+        modify::change(qp.lookup()?, &attr, mask)
     });
     begun.inspect_err(|_| {
         let _ = queue_pair::ibv_destroy_qp(qp);
@@ -105,28 +112,28 @@ fn context_of(id: Held<CmId>) -> Answer<Handle<Context>> {
 
 /// The protection domain that the program passes, or the identifier's.
 fn domain(id: Held<CmId>, pd: Handle<Pd>) -> Handle<Pd> {
-    if pd.is_null() { Handle::of(id.seen().pd) } else { pd }
+    if pd.is_null() { Handle::from_ptr(id.c_part().pd) } else { pd }
 }
 
 /// Fills in the identifier's queues where the program has passed none.
 fn add_queues(id: Held<CmId>, context: Handle<Context>, init: &mut ibv_qp_init_attr) -> Answer {
-    let seen = id.seen();
+    let seen = id.c_part();
     if init.srq.is_null() {
         init.srq = seen.srq;
     }
     if init.recv_cq.is_null() {
         if seen.recv_cq.is_null() {
             let (channel, cq) = make_queue(id, context, init.cap.max_recv_wr)?;
-            id.show(|seen| (seen.recv_cq_channel, seen.recv_cq) = (channel.cast(), cq.cast()));
+            id.update_c(|seen| (seen.recv_cq_channel, seen.recv_cq) = (channel.cast(), cq.cast()));
         }
-        init.recv_cq = id.seen().recv_cq;
+        init.recv_cq = id.c_part().recv_cq;
     }
     if init.send_cq.is_null() {
         if seen.send_cq.is_null() {
             let (channel, cq) = make_queue(id, context, init.cap.max_send_wr)?;
-            id.show(|seen| (seen.send_cq_channel, seen.send_cq) = (channel.cast(), cq.cast()));
+            id.update_c(|seen| (seen.send_cq_channel, seen.send_cq) = (channel.cast(), cq.cast()));
         }
-        init.send_cq = id.seen().send_cq;
+        init.send_cq = id.c_part().send_cq;
     }
     Ok(())
 }
@@ -144,61 +151,61 @@ fn make_queue(id: Held<CmId>, context: Handle<Context>, size: u32) -> Answer<(Ha
 
 /// Destroys the identifier's own queues; queues still in use remain.
 fn destroy_queues(id: Held<CmId>) {
-    let seen = id.seen();
+    let seen = id.c_part();
     let all = [(seen.recv_cq, seen.recv_cq_channel), (seen.send_cq, seen.send_cq_channel)];
     for (cq, channel) in all.into_iter().filter(|(cq, _)| !cq.is_null()) {
-        let _ = cq::ibv_destroy_cq(Handle::of(cq));
-        let _ = channel::ibv_destroy_comp_channel(Handle::of(channel));
+        let _ = cq::ibv_destroy_cq(Handle::from_ptr(cq));
+        let _ = channel::ibv_destroy_comp_channel(Handle::from_ptr(channel));
     }
-    id.show(|seen| {
+    id.update_c(|seen| {
         (seen.recv_cq, seen.recv_cq_channel) = (std::ptr::null_mut(), std::ptr::null_mut());
         (seen.send_cq, seen.send_cq_channel) = (std::ptr::null_mut(), std::ptr::null_mut());
     });
 }
 
 pub(crate) fn rdma_destroy_qp(id: Handle<CmId>) -> Answer {
-    let id = id.look()?;
+    let id = id.lookup()?;
     let qp = std::mem::replace(&mut lock(&id.state).qp, Handle::NULL);
-    id.show(|seen| seen.qp = std::ptr::null_mut());
+    id.update_c(|seen| seen.qp = std::ptr::null_mut());
     let destroyed = queue_pair::ibv_destroy_qp(qp);
     destroy_queues(id);
     destroyed
 }
 
 pub(crate) fn rdma_create_srq(id: Handle<CmId>, pd: Handle<Pd>, attr: Out<ibv_srq_init_attr>) -> Answer {
-    let id = id.look()?;
+    let id = id.lookup()?;
     attr.required(Errno::INVAL)?;
     context_of(id)?;
     let pd = domain(id, pd);
     let srq = srq::ibv_create_srq(pd, attr)?;
-    id.show(|seen| (seen.srq, seen.pd) = (srq.cast(), pd.cast()));
+    id.update_c(|seen| (seen.srq, seen.pd) = (srq.cast(), pd.cast()));
     Ok(())
 }
 
 pub(crate) fn rdma_create_srq_ex(id: Handle<CmId>, attr: Out<ibv_srq_init_attr_ex>) -> Answer {
-    let id = id.look()?;
+    let id = id.lookup()?;
     let mut found = attr.get().ok_or(Errno::INVAL)?;
     let names_pd = found.comp_mask & n::IBV_SRQ_INIT_ATTR_PD != 0;
-    let pd = if names_pd { Handle::of(found.pd) } else { Handle::NULL };
+    let pd = if names_pd { Handle::from_ptr(found.pd) } else { Handle::NULL };
     context_of(id)?;
     let pd = domain(id, pd);
     (found.comp_mask, found.pd) = (found.comp_mask | n::IBV_SRQ_INIT_ATTR_PD, pd.cast());
     let srq = srq::create_of(&mut found)?;
     attr.set(found);
-    id.show(|seen| (seen.srq, seen.pd) = (srq.cast(), pd.cast()));
+    id.update_c(|seen| (seen.srq, seen.pd) = (srq.cast(), pd.cast()));
     Ok(())
 }
 
 pub(crate) fn rdma_destroy_srq(id: Handle<CmId>) -> Answer {
-    let id = id.look()?;
-    let srq = Handle::of(id.seen().srq);
-    id.show(|seen| seen.srq = std::ptr::null_mut());
+    let id = id.lookup()?;
+    let srq = Handle::from_ptr(id.c_part().srq);
+    id.update_c(|seen| seen.srq = std::ptr::null_mut());
     srq::ibv_destroy_srq(srq)
 }
 
 /// The attributes that a program which created its own queue pair passes to `ibv_modify_qp(3)` for the next state.
 pub(crate) fn rdma_init_qp_attr(id: Handle<CmId>, attr: Out<ibv_qp_attr>, mask: Out<i32>) -> Answer {
-    let id = id.look()?;
+    let id = id.lookup()?;
     context_of(id)?;
     let (is_datagram, ack_timeout, rnr_retry) = {
         let state = lock(&id.state);

@@ -8,11 +8,11 @@ use rdma_abi::cma::*;
 use verbs::{ConnInfo, RNR_RETRY_FOREVER};
 
 use crate::answer::Answer;
+use crate::cm::c_fields::{write_id, write_path};
 use crate::cm::id;
 use crate::cm::service::Service;
-use crate::cm::show::{show, show_path};
 use crate::errno::Errno;
-use crate::objects::{CmId, EventChannel, News, Request};
+use crate::objects::{CmId, EventChannel, PendingCmEvent, Request};
 use crate::qp::settings::RETRY_COUNT;
 use crate::slab::{Handle, Held, Object, Slab};
 
@@ -38,25 +38,25 @@ pub(crate) fn rdma_get_cm_event(
     channel: Handle<EventChannel>,
     place: Out<Handle<CmEvent>>,
 ) -> Answer<Option<RawFd>> {
-    let channel = channel.look()?;
+    let channel = channel.lookup()?;
     let place = place.required(Errno::INVAL)?;
-    match take(channel) {
+    match next_event(channel) {
         Some(event) => place.set(event),
-        None => return channel.news.until(),
+        None => return channel.events.fd_to_wait_for(),
     }
     Ok(None)
 }
 
 /// Takes the next event of a channel for the program.
-pub(crate) fn take(channel: Held<EventChannel>) -> Option<Handle<CmEvent>> {
+pub(crate) fn next_event(channel: Held<EventChannel>) -> Option<Handle<CmEvent>> {
     // A request for which no identifier can be created is rejected and not reported.
-    std::iter::from_fn(|| channel.news.take()).find_map(|news| hand_out(news).ok())
+    std::iter::from_fn(|| channel.events.take()).find_map(|pending| hand_out(pending).ok())
 }
 
-fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
+fn hand_out(pending: PendingCmEvent) -> Answer<Handle<CmEvent>> {
     let (owner, lent, depths) =
-        (news.id, CBuffer::new(&news.private_data), news.info.and_then(|info| info.depths));
-    let (id, listener) = match news.request {
+        (pending.id, CBuffer::new(&pending.private_data), pending.info.and_then(|info| info.depths));
+    let (id, listener) = match pending.request {
         None => (owner, Handle::NULL),
         Some(request) => (requester(owner, request)?, owner),
     };
@@ -70,9 +70,9 @@ fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
         initiator_depth: depths.map_or(0, |depths| depths.responder_resources),
         flow_control: 0,
         retry_count: RETRY_COUNT,
-        rnr_retry_count: news.info.and_then(|info| info.rnr_retry).unwrap_or(RNR_RETRY_FOREVER),
+        rnr_retry_count: pending.info.and_then(|info| info.rnr_retry).unwrap_or(RNR_RETRY_FOREVER),
         srq: 0,
-        qp_num: news.info.and_then(|info| info.qp_num).unwrap_or(0),
+        qp_num: pending.info.and_then(|info| info.qp_num).unwrap_or(0),
     };
     let ud = |service: Service| rdma_ud_param {
         private_data,
@@ -82,16 +82,16 @@ fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
         qkey: service.qkey,
     };
     let param =
-        news.service.map_or(rdma_event_param { conn }, |service| rdma_event_param { ud: ud(service) });
+        pending.service.map_or(rdma_event_param { conn }, |service| rdma_event_param { ud: ud(service) });
     let seen = rdma_cm_event {
         id: id.cast(),
         listen_id: listener.cast(),
-        event: news.kind as c_int,
-        status: news.status,
+        event: pending.kind as c_int,
+        status: pending.status,
         param,
     };
     let event = CmEvent::slab().insert(seen, CmEvent { owner, _lent: lent })?;
-    if let Ok(owner) = owner.look() {
+    if let Ok(owner) = owner.lookup() {
         owner.events.deliver();
     }
     Ok(event)
@@ -99,27 +99,27 @@ fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
 
 /// Creates the identifier that a program gets with a request, on the listener's channel.
 fn requester(listener: Handle<CmId>, request: Request) -> Answer<Handle<CmId>> {
-    let held = listener.look()?;
+    let held = listener.lookup()?;
     let (channel, at) = {
         let state = lock(&held.state);
         (if state.is_sync { Handle::NULL } else { state.channel }, state.local)
     };
-    let seen = held.seen();
+    let seen = held.c_part();
     let id = id::make(channel, seen.context, seen.ps)?;
-    let new = id.look()?;
+    let new = id.lookup()?;
     let mut state = lock(&new.state);
     let ConnInfo { local, peer, rnr_retry, .. } = request.asked.request.info;
     state.context = request.context;
     state.local = at.filter(|at| !at.ip().is_unspecified()).or(Some(local));
     (state.peer, state.rnr_retry, state.request) = (Some(peer), rnr_retry, Some(request.asked));
-    show(new, &state);
-    show_path(new, &mut state);
+    write_id(new, &state);
+    write_path(new, &mut state);
     Ok(id)
 }
 
 pub(crate) fn rdma_ack_cm_event(event: Handle<CmEvent>) -> Answer {
-    let CmEvent { owner, .. } = event.look()?.remove()?;
-    if let Ok(owner) = owner.look() {
+    let CmEvent { owner, .. } = event.lookup()?.remove()?;
+    if let Ok(owner) = owner.lookup() {
         owner.events.acknowledge(1);
     }
     Ok(())

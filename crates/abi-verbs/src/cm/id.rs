@@ -12,15 +12,15 @@ use rdma_abi::verbs::ibv_ece;
 use crate::answer::Answer;
 use crate::cm::channel;
 use crate::errno::Errno;
-use crate::objects::{Backlog, CmId, End, EventChannel, News, Phase, State};
+use crate::objects::{Backlog, CmId, CmPhase, EventChannel, LocalEnd, PendingCmEvent, State};
 use crate::qp::settings::set_timeout;
 use crate::slab::{Handle, Held, Object};
-use crate::usage::Acks;
+use crate::usage::EventAcks;
 
 /// Creates an identifier, with a channel of its own if none is passed.
 pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_int) -> Answer<Handle<CmId>> {
     let is_sync = channel.is_null();
-    let channel = if is_sync { channel::rdma_create_event_channel()? } else { channel.look()?.handle() };
+    let channel = if is_sync { channel::rdma_create_event_channel()? } else { channel.lookup()?.handle() };
     // SAFETY: addresses, numbers and pointers, which may be zero. Test: `connections_are_made_by_addresses` in tests/programs.rs.
     let mut seen: rdma_cm_id = unsafe { std::mem::zeroed() };
     seen.channel = channel.cast();
@@ -40,9 +40,9 @@ pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_in
         ack_timeout: 0,
         rnr_retry: None,
         qp: Handle::NULL,
-        phase: Phase::Idle,
+        phase: CmPhase::Idle,
         is_leaving: false,
-        end: End::None,
+        end: LocalEnd::None,
         attempt: None,
         ports: Vec::new(),
         path: None,
@@ -51,7 +51,7 @@ pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_in
         request: None,
         template: None,
     };
-    CmId::slab().insert(seen, CmId { state: Mutex::new(state), events: Acks::default() })
+    CmId::slab().insert(seen, CmId { state: Mutex::new(state), events: EventAcks::default() })
 }
 
 pub(crate) fn rdma_create_id(
@@ -69,8 +69,8 @@ pub(crate) fn rdma_create_id(
 }
 
 /// Queues an event on an identifier's channel.
-pub(crate) fn tell(id: Held<CmId>, state: &State, kind: u32, status: c_int) {
-    channel::tell(state.channel, News::new(id.handle(), kind, status));
+pub(crate) fn queue_id_event(id: Held<CmId>, state: &State, kind: u32, status: c_int) {
+    channel::queue_event(state.channel, PendingCmEvent::new(id.handle(), kind, status));
 }
 
 /// Sets an option: address reuse, or one address family only. Type of service has no effect; the acknowledgement timeout is only
@@ -82,7 +82,7 @@ pub(crate) fn rdma_set_option(
     value: *mut c_void,
     len: usize,
 ) -> Answer {
-    let id = id.look()?;
+    let id = id.lookup()?;
     let option = optname.cast_unsigned();
     let size = match option {
         _ if level.cast_unsigned() != n::RDMA_OPTION_ID => return Err(Errno::NOSYS),
@@ -98,13 +98,15 @@ pub(crate) fn rdma_set_option(
     let is_set = bytes.iter().any(|byte| *byte != 0);
     let mut state = lock(&id.state);
     match option {
-        n::RDMA_OPTION_ID_REUSEADDR if state.phase == Phase::Idle || is_set => state.reuses_address = is_set,
-        n::RDMA_OPTION_ID_AFONLY if matches!(state.phase, Phase::Idle | Phase::Bound) => {
+        n::RDMA_OPTION_ID_REUSEADDR if state.phase == CmPhase::Idle || is_set => {
+            state.reuses_address = is_set
+        }
+        n::RDMA_OPTION_ID_AFONLY if matches!(state.phase, CmPhase::Idle | CmPhase::Bound) => {
             state.is_of_one_family = is_set;
         }
         n::RDMA_OPTION_ID_ACK_TIMEOUT if bytes[0] < 32 => {
             state.ack_timeout = bytes[0];
-            state.qp.look().into_iter().for_each(|qp| set_timeout(qp, bytes[0]));
+            state.qp.lookup().into_iter().for_each(|qp| set_timeout(qp, bytes[0]));
         }
         n::RDMA_OPTION_ID_TOS => {}
         // Too late, or a value that exceeds five bits.
@@ -114,7 +116,7 @@ pub(crate) fn rdma_set_option(
 }
 
 fn port(id: Handle<CmId>, which: impl FnOnce(&State) -> Option<SocketAddr>) -> u16 {
-    id.look().ok().and_then(|id| which(&lock(&id.state))).map_or(0, |addr| addr.port().to_be())
+    id.lookup().ok().and_then(|id| which(&lock(&id.state))).map_or(0, |addr| addr.port().to_be())
 }
 
 pub(crate) fn rdma_get_src_port(id: Handle<CmId>) -> u16 {
@@ -127,13 +129,13 @@ pub(crate) fn rdma_get_dst_port(id: Handle<CmId>) -> u16 {
 
 /// Reports no ECE options: only some vendors' devices have them.
 pub(crate) fn rdma_get_remote_ece(id: Handle<CmId>, ece: Out<ibv_ece>) -> Answer {
-    id.look()?;
+    id.lookup()?;
     ece.required(Errno::INVAL)?.set(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 });
     Ok(())
 }
 
 pub(crate) fn rdma_set_local_ece(id: Handle<CmId>, ece: Out<ibv_ece>) -> Answer {
-    id.look()?;
+    id.lookup()?;
     let ece = ece.get().ok_or(Errno::INVAL)?;
     if ece.vendor_id == 0 && ece.comp_mask == 0 { Ok(()) } else { Err(Errno::OPNOTSUPP) }
 }

@@ -6,7 +6,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `channel`, `event` | event channels; events that a program holds and acknowledges |
-//! | `id`, `show`, `destroy` | creating identifiers and their options; the fields that C sees; destroying them |
+//! | `id`, `c_fields`, `destroy` | creating identifiers and their options; the fields that C sees; destroying them |
 //! | `route`, `shared` | which device reaches an address; the contexts that librdmacm opens |
 //! | `reserve` | addresses that identifiers hold |
 //! | `resolve` | binding an identifier and resolving the peer's address |
@@ -18,6 +18,7 @@
 
 pub(crate) mod addrinfo;
 pub(crate) mod attempt;
+pub(crate) mod c_fields;
 pub(crate) mod channel;
 pub(crate) mod connect;
 pub(crate) mod destroy;
@@ -30,5 +31,4 @@ pub(crate) mod resolve;
 pub(crate) mod route;
 pub(crate) mod service;
 pub(crate) mod shared;
-pub(crate) mod show;
 pub(crate) mod sync;

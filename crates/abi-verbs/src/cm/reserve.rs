@@ -13,10 +13,10 @@ use crate::cm::route::{self, Route, as_known};
 use crate::cm::shared::contexts;
 use crate::engine::side;
 use crate::errno::Errno;
-use crate::objects::{CmId, Engine, Objects, Phase, Reserved};
+use crate::objects::{CmId, CmPhase, Engine, Objects, ReservedPort};
 use crate::slab::Held;
 
-impl Reserved {
+impl ReservedPort {
     /// The port from which connections are made.
     pub(crate) fn port(&self) -> Option<&BoundAddr> {
         self.port.as_ref()
@@ -28,7 +28,7 @@ impl Reserved {
 ///
 /// # Errors
 /// `EADDRINUSE` if another identifier or process has it.
-pub(crate) fn take(id: Held<CmId>, local: SocketAddr, routes: &[Route]) -> Answer {
+pub(crate) fn reserve(id: Held<CmId>, local: SocketAddr, routes: &[Route]) -> Answer {
     let own = id.handle();
     let (is_v6_alone, may_share) = {
         let state = lock(&id.state);
@@ -36,7 +36,7 @@ pub(crate) fn take(id: Held<CmId>, local: SocketAddr, routes: &[Route]) -> Answe
     };
     let (mut port, mut ports) = (local.port(), Vec::new());
     for &(device, addr) in routes {
-        let engine = route::context(device)?.look()?.engine.clone();
+        let engine = route::context(device)?.lookup()?.engine.clone();
         let addr = SocketAddr::new(addr.ip(), port);
         // Locked first, so that a request finds its listener registered.
         let mut objects = lock(&engine.objects);
@@ -59,7 +59,7 @@ pub(crate) fn take(id: Held<CmId>, local: SocketAddr, routes: &[Route]) -> Answe
         let (port_held, listener) = listener;
         port = listener.addr().port();
         objects.listeners.push((listener.addr(), own));
-        ports.push(Reserved { device, listener: Some(listener), port: port_held });
+        ports.push(ReservedPort { device, listener: Some(listener), port: port_held });
     }
     let mut state = lock(&id.state);
     (state.ports, state.early) = (ports, Some(Vec::new()));
@@ -98,9 +98,9 @@ fn in_use(why: verbs::Error, addr: SocketAddr) -> Errno {
 /// Whether the holder of an address in this process shares it (`RDMA_OPTION_ID_REUSEADDR`): it set the option, and does not listen.
 fn is_shared(objects: &Objects, addr: SocketAddr) -> bool {
     let holder = objects.listeners.iter().find(|(at, _)| *at == addr);
-    holder.and_then(|(_, id)| id.look().ok()).is_some_and(|id| {
+    holder.and_then(|(_, id)| id.lookup().ok()).is_some_and(|id| {
         let state = lock(&id.state);
-        state.reuses_address && state.phase == Phase::Bound
+        state.reuses_address && state.phase == CmPhase::Bound
     })
 }
 
@@ -110,10 +110,10 @@ fn is_shared(objects: &Objects, addr: SocketAddr) -> bool {
 /// # Errors
 /// `EADDRINUSE` if another identifier or process has it.
 pub(crate) fn choose(id: Held<CmId>, device: usize, local: SocketAddr) -> Answer<SocketAddr> {
-    let held = give_up(id).into_iter().find(|reserved| reserved.device == device);
+    let held = release(id).into_iter().find(|reserved| reserved.device == device);
     let mut port = held.and_then(|reserved| reserved.port);
     if port.is_none() {
-        let engine = route::context(device)?.look()?.engine.clone();
+        let engine = route::context(device)?.lookup()?.engine.clone();
         port = match engine.cm.bind(as_known(&engine, local)) {
             Ok(port) => Some(port),
             Err(verbs::Error::Unsupported { .. }) => None,
@@ -121,12 +121,12 @@ pub(crate) fn choose(id: Held<CmId>, device: usize, local: SocketAddr) -> Answer
         };
     }
     let number = port.as_ref().map_or(local.port(), |port| port.addr().port());
-    lock(&id.state).ports = vec![Reserved { device, listener: None, port }];
+    lock(&id.state).ports = vec![ReservedPort { device, listener: None, port }];
     Ok(SocketAddr::new(local.ip(), number))
 }
 
 /// Takes an identifier's reservations and stops listening: requests that were not reported to the program are rejected.
-pub(crate) fn give_up(id: Held<CmId>) -> Vec<Reserved> {
+pub(crate) fn release(id: Held<CmId>) -> Vec<ReservedPort> {
     forget(id);
     let (mut ports, early) = {
         let mut state = lock(&id.state);

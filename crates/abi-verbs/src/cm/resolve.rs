@@ -4,27 +4,27 @@ use ffi::{BadAddress, SockAddr, lock};
 use rdma_abi::numbers as n;
 
 use crate::answer::Answer;
-use crate::cm::id::tell;
+use crate::cm::c_fields::{write_id, write_path};
+use crate::cm::id::queue_id_event;
 use crate::cm::reserve;
 use crate::cm::route::{context, routes_here, way_to};
-use crate::cm::show::{show, show_path};
 use crate::errno::Errno;
-use crate::objects::{CmId, Phase};
+use crate::objects::{CmId, CmPhase};
 use crate::slab::Handle;
 
 pub(crate) fn rdma_bind_addr(id: Handle<CmId>, addr: SockAddr) -> Answer {
-    let (id, addr) = (id.look()?, addr.get().map_err(|_| Errno::INVAL)?);
-    if lock(&id.state).phase != Phase::Idle {
+    let (id, addr) = (id.lookup()?, addr.get().map_err(|_| Errno::INVAL)?);
+    if lock(&id.state).phase != CmPhase::Idle {
         return Err(Errno::INVAL);
     }
     let routes = routes_here(addr)?;
-    reserve::take(id, addr, &routes)?;
+    reserve::reserve(id, addr, &routes)?;
     let mut state = lock(&id.state);
     if !addr.ip().is_unspecified() {
         state.context = context(routes[0].0)?;
     }
-    state.phase = Phase::Bound;
-    show(id, &state);
+    state.phase = CmPhase::Bound;
+    write_id(id, &state);
     Ok(())
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn rdma_resolve_addr(
     dst_addr: SockAddr,
     _timeout_ms: i32,
 ) -> Answer<Option<Handle<CmId>>> {
-    let held = id.look()?;
+    let held = id.lookup()?;
     let peer = dst_addr.get().map_err(|_| Errno::INVAL)?;
     let source = match src_addr.get() {
         Ok(source) => Some(source),
@@ -46,8 +46,8 @@ pub(crate) fn rdma_resolve_addr(
     let own = {
         let state = lock(&held.state);
         match state.phase {
-            Phase::Idle => source,
-            Phase::Bound => state.local,
+            CmPhase::Idle => source,
+            CmPhase::Bound => state.local,
             _ => return Err(Errno::INVAL),
         }
     };
@@ -62,20 +62,20 @@ pub(crate) fn rdma_resolve_addr(
     let local = reserve::choose(held, device, (ip, own.map_or(0, |own| own.port())).into())?;
     let mut state = lock(&held.state);
     state.context = context(device)?;
-    (state.local, state.peer, state.phase) = (Some(local), Some(peer), Phase::AddrResolved);
-    show(held, &state);
-    tell(held, &state, n::RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+    (state.local, state.peer, state.phase) = (Some(local), Some(peer), CmPhase::AddrResolved);
+    write_id(held, &state);
+    queue_id_event(held, &state, n::RDMA_CM_EVENT_ADDR_RESOLVED, 0);
     Ok(state.is_sync.then_some(id))
 }
 
 pub(crate) fn rdma_resolve_route(id: Handle<CmId>, _timeout_ms: i32) -> Answer<Option<Handle<CmId>>> {
-    let held = id.look()?;
+    let held = id.lookup()?;
     let mut state = lock(&held.state);
-    if state.phase != Phase::AddrResolved {
+    if state.phase != CmPhase::AddrResolved {
         return Err(Errno::INVAL);
     }
-    state.phase = Phase::RouteResolved;
-    show_path(held, &mut state);
-    tell(held, &state, n::RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+    state.phase = CmPhase::RouteResolved;
+    write_path(held, &mut state);
+    queue_id_event(held, &state, n::RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
     Ok(state.is_sync.then_some(id))
 }

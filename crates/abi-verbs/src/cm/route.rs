@@ -20,7 +20,7 @@ pub(crate) fn context(device: usize) -> Answer<Handle<Context>> {
     let process = std::process::id();
     let mut all = lock(&SHARED);
     let is_this = |shared: &&Shared| (shared.process, shared.device) == (process, device);
-    if let Some(shared) = all.iter().find(is_this).filter(|shared| shared.context.look().is_ok()) {
+    if let Some(shared) = all.iter().find(is_this).filter(|shared| shared.context.lookup().is_ok()) {
         return Ok(shared.context);
     }
     let context = context::open(*device::all().get(device).ok_or(Errno::NODEV)?)?;
@@ -39,7 +39,7 @@ pub(crate) fn routes_here(addr: SocketAddr) -> Answer<Vec<Route>> {
     }
     let mut routes = Vec::new();
     for (index, device) in device::all().iter().enumerate() {
-        let name = &device.look()?.name;
+        let name = &device.lookup()?.name;
         if fabric::is_local(name) {
             routes.push((index, SocketAddr::new(LOCALHOST, addr.port())));
         } else if side(name).is_none_or(|side| side == addr.ip() || addr.ip().is_unspecified()) {
@@ -60,7 +60,7 @@ type Start = (usize, IpAddr);
 pub(crate) fn way_to(peer: IpAddr, from: Option<IpAddr>) -> Answer<Start> {
     let route = from.map_or_else(|| source(None, peer), Ok);
     for (index, device) in device::all().iter().enumerate() {
-        let name = &device.look()?.name;
+        let name = &device.lookup()?.name;
         let leads = match (fabric::is_local(name), side(name)) {
             (true, _) => is_here(peer),
             (false, side) => side.is_none_or(|side| route == Ok(side)),
@@ -70,7 +70,7 @@ pub(crate) fn way_to(peer: IpAddr, from: Option<IpAddr>) -> Answer<Start> {
         }
     }
     for (index, device) in device::all().iter().enumerate().filter(|_| from.is_none()) {
-        if let Some(side) = side(&device.look()?.name).filter(|side| source(Some(*side), peer).is_ok()) {
+        if let Some(side) = side(&device.lookup()?.name).filter(|side| source(Some(*side), peer).is_ok()) {
             return Ok((index, side));
         }
     }

@@ -18,12 +18,12 @@ pub(crate) struct Service {
 }
 
 /// Encodes a query with the program's private data.
-pub(crate) fn question(private_data: &[u8]) -> Vec<u8> {
+pub(crate) fn encode_query(private_data: &[u8]) -> Vec<u8> {
     [&MAGIC, private_data].concat()
 }
 
 /// The program's private data in a query; `None` for an ordinary connect request.
-pub(crate) fn asked(private_data: &[u8]) -> Option<&[u8]> {
+pub(crate) fn decode_query(private_data: &[u8]) -> Option<&[u8]> {
     private_data.strip_prefix(&MAGIC)
 }
 
@@ -36,7 +36,7 @@ impl Service {
     /// The service and its program's private data; `None` for a refusal.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, private_data) = bytes.split_first_chunk::<HEAD>()?;
-        let head = asked(head)?;
+        let head = decode_query(head)?;
         let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let mut gid = ibv_gid::default();
         gid.raw.copy_from_slice(&head[..16]);
@@ -59,8 +59,8 @@ mod tests {
 
     #[test]
     fn questions_and_answers_are_read_back_and_refusals_are_none() {
-        assert_eq!(asked(&question(b"please")), Some(&b"please"[..]));
-        assert_eq!(asked(b"a connection"), None);
+        assert_eq!(decode_query(&encode_query(b"please")), Some(&b"please"[..]));
+        assert_eq!(decode_query(b"a connection"), None);
         let gid = ibv_gid { raw: std::array::from_fn(|at| at as u8) };
         let service = Service { gid, qp_num: 0x01_0203, qkey: RDMA_UDP_QKEY };
         let bytes = service.encode(b"here");

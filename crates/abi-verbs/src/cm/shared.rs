@@ -20,7 +20,7 @@ pub(crate) static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
 /// The open contexts.
 pub(crate) fn contexts() -> Vec<Held<Context>> {
-    lock(&SHARED).iter().filter_map(|shared| shared.context.look().ok()).collect()
+    lock(&SHARED).iter().filter_map(|shared| shared.context.lookup().ok()).collect()
 }
 
 /// The protection domain of identifiers on a context for which the program passes none.

@@ -9,15 +9,15 @@ use rdma_abi::verbs::ibv_qp_init_attr;
 
 use crate::answer::Answer;
 use crate::cm::addrinfo::addresses;
-use crate::cm::destroy::{acknowledge, end, rdma_destroy_id};
+use crate::cm::destroy::{acknowledge, disconnect, rdma_destroy_id};
 use crate::cm::{endpoint, event, id, resolve};
 use crate::errno::Errno;
-use crate::objects::{CmId, Pd, Phase, Template};
+use crate::objects::{CmId, CmPhase, Pd, QpTemplate};
 use crate::slab::{Handle, Held};
 
 /// Polls for the event that answers the last call; returns what to wait for if it has not arrived.
-pub(crate) fn look(id: Handle<CmId>) -> Answer<Option<RawFd>> {
-    let held = id.look()?;
+pub(crate) fn poll_event(id: Handle<CmId>) -> Answer<Option<RawFd>> {
+    let held = id.lookup()?;
     acknowledge(held);
     match next(held)? {
         Err(until) => Ok(until),
@@ -30,20 +30,20 @@ pub(crate) fn look(id: Handle<CmId>) -> Answer<Option<RawFd>> {
 
 /// Takes the next event for the identifier, which holds it from now on; or returns what to wait for.
 fn next(id: Held<CmId>) -> Answer<Result<rdma_cm_event, Option<RawFd>>> {
-    let channel = lock(&id.state).channel.look()?;
-    let Some(event) = event::take(channel) else { return channel.news.until().map(Err) };
-    id.show(|seen| seen.event = event.cast());
-    Ok(Ok(event.look()?.seen()))
+    let channel = lock(&id.state).channel.lookup()?;
+    let Some(event) = event::next_event(channel) else { return channel.events.fd_to_wait_for().map(Err) };
+    id.update_c(|seen| seen.event = event.cast());
+    Ok(Ok(event.lookup()?.c_part()))
 }
 
 /// Takes the next connect request of a synchronous listener, and creates its queue pair if the listener has a template from
 /// `rdma_create_ep`.
 pub(crate) fn rdma_get_request(listen: Handle<CmId>, id: Out<Handle<CmId>>) -> Answer<Option<RawFd>> {
-    let listener = listen.look()?;
+    let listener = listen.lookup()?;
     let place = id.required(Errno::INVAL)?;
     let template = {
         let state = lock(&listener.state);
-        if !state.is_sync || state.phase != Phase::Listening {
+        if !state.is_sync || state.phase != CmPhase::Listening {
             return Err(Errno::INVAL);
         }
         state.template
@@ -56,11 +56,11 @@ pub(crate) fn rdma_get_request(listen: Handle<CmId>, id: Out<Handle<CmId>>) -> A
     if event.event.cast_unsigned() != n::RDMA_CM_EVENT_CONNECT_REQUEST {
         return Err(Errno::INVAL);
     }
-    let new = Handle::<CmId>::of(event.id).look()?;
+    let new = Handle::<CmId>::from_ptr(event.id).lookup()?;
     // The new identifier holds the event of its request.
-    let told = listener.seen().event;
-    listener.show(|seen| seen.event = std::ptr::null_mut());
-    new.show(|seen| seen.event = told);
+    let told = listener.c_part().event;
+    listener.update_c(|seen| seen.event = std::ptr::null_mut());
+    new.update_c(|seen| seen.event = told);
     if let Some(Err(why)) = template.map(|template| template.make(new)) {
         rdma_destroy_id(new.handle())?;
         return Err(why);
@@ -82,7 +82,7 @@ pub(crate) fn rdma_create_ep(
         return Err(Errno::OPNOTSUPP);
     }
     let new = id::make(Handle::NULL, std::ptr::null_mut(), info.ai_port_space)?;
-    if let Err(why) = prepare(new.look()?, &info, pd, init) {
+    if let Err(why) = prepare(new.lookup()?, &info, pd, init) {
         rdma_destroy_ep(new)?;
         return Err(why);
     }
@@ -100,23 +100,23 @@ fn prepare(id: Held<CmId>, info: &rdma_addrinfo, pd: Handle<Pd>, init: Out<ibv_q
     }
     if info.ai_flags.cast_unsigned() & n::RAI_PASSIVE != 0 {
         resolve::rdma_bind_addr(id.handle(), src)?;
-        lock(&id.state).template = found.map(|found| Template::new(pd, &found));
-        id.show(|seen| seen.pd = pd.cast());
+        lock(&id.state).template = found.map(|found| QpTemplate::new(pd, &found));
+        id.update_c(|seen| seen.pd = pd.cast());
         return Ok(());
     }
     // Both calls have queued their event when they return.
     resolve::rdma_resolve_addr(id.handle(), src, dst, 0)?;
-    look(id.handle())?;
+    poll_event(id.handle())?;
     resolve::rdma_resolve_route(id.handle(), 0)?;
-    look(id.handle())?;
+    poll_event(id.handle())?;
     if found.is_some() { endpoint::rdma_create_qp(id.handle(), pd, init) } else { Ok(()) }
 }
 
 pub(crate) fn rdma_destroy_ep(id: Handle<CmId>) -> Answer {
-    let held = id.look()?;
-    let seen = held.seen();
+    let held = id.lookup()?;
+    let seen = held.c_part();
     // Ends the connection too; its disconnect event is not needed.
-    let _ = end(&mut lock(&held.state));
+    let _ = disconnect(&mut lock(&held.state));
     let qp = if seen.qp.is_null() { Ok(()) } else { endpoint::rdma_destroy_qp(id) };
     let srq = if seen.srq.is_null() { Ok(()) } else { endpoint::rdma_destroy_srq(id) };
     rdma_destroy_id(id)?;

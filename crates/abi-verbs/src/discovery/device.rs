@@ -26,13 +26,13 @@ pub(crate) struct Device {
 /// The device as programs see it, followed by zeros: vendors' libraries read their own fields there, and find none set.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct CDevice {
     pub(crate) device: ibv_device,
     room: [u64; 64],
 }
 
 impl Object for Device {
-    type C = Seen;
+    type C = CDevice;
     const PLACES: usize = 256;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Device> = Slab::new();
@@ -59,11 +59,11 @@ pub(crate) fn all() -> &'static [Handle<Device>] {
         let names = names.split(';').map(str::trim).filter(|name| !name.is_empty());
         let known = names.filter(|name| {
             let wrong = match fabric::check(name) {
-                Ok(()) if fabric::is_virtual(name) => "it lives in virtual time".to_owned(),
+                Ok(()) if fabric::is_virtual(name) => "it runs in virtual time only".to_owned(),
                 Ok(()) => return true,
                 Err(why) => why.to_string(),
             };
-            remark(format_args!("{VARIABLE} names the device '{name}', which is left out: {wrong}"));
+            remark(format_args!("{VARIABLE} names the device {name:?}, which is left out: {wrong}"));
             false
         });
         known.zip(0..).filter_map(|(name, index)| make(name, index).ok()).collect()
@@ -74,7 +74,7 @@ pub(crate) fn all() -> &'static [Handle<Device>] {
 fn is_half() -> bool {
     let file_of = |address: *const c_void| {
         // SAFETY: numbers and pointers, which may be zero; the call fills them in if it knows the address. Test:
-        // `a_program_with_half_of_the_library_is_told` in tests/programs.rs.
+        // `program_with_one_of_both_libraries_gets_an_error` in tests/programs.rs.
         unsafe {
             let mut found: libc::Dl_info = std::mem::zeroed();
             (libc::dladdr(address, &raw mut found) != 0).then_some(found.dli_fbase)
@@ -87,7 +87,7 @@ fn is_half() -> bool {
 
 /// The kind of device that programs see; they treat the two kinds differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DeviceKind {
     /// An InfiniBand channel adapter on Ethernet (RoCE).
     Hca,
     /// An iWARP RNIC.
@@ -97,22 +97,22 @@ pub(crate) enum Kind {
 const KIND: &str = "NICETY_VERBS_KIND";
 
 /// The kind of all devices, read from the environment once.
-pub(crate) fn kind() -> Kind {
-    static FOUND: OnceLock<Kind> = OnceLock::new();
+pub(crate) fn device_kind() -> DeviceKind {
+    static FOUND: OnceLock<DeviceKind> = OnceLock::new();
     *FOUND.get_or_init(|| match std::env::var(KIND).unwrap_or_default().trim() {
-        "" | "hca" => Kind::Hca,
-        "rnic" => Kind::Rnic,
+        "" | "hca" => DeviceKind::Hca,
+        "rnic" => DeviceKind::Rnic,
         other => {
-            remark(format_args!("{KIND} is '{other}', which is neither hca nor rnic: devices look like hca"));
-            Kind::Hca
+            remark(format_args!("{KIND} is {other:?}, which is neither hca nor rnic: devices look like hca"));
+            DeviceKind::Hca
         }
     })
 }
 
 fn make(name: &str, index: c_int) -> Answer<Handle<Device>> {
     let (node, transport) = match kind() {
-        Kind::Hca => (IBV_NODE_CA, IBV_TRANSPORT_IB),
-        Kind::Rnic => (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP),
+        DeviceKind::Hca => (IBV_NODE_CA, IBV_TRANSPORT_IB),
+        DeviceKind::Rnic => (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP),
     };
     let device = ibv_device {
         _ops: [std::ptr::null_mut(); 2],
@@ -123,7 +123,7 @@ fn make(name: &str, index: c_int) -> Answer<Handle<Device>> {
         dev_path: chars(&format!("/sys/class/infiniband_verbs/uverbs{index}")),
         ibdev_path: chars(&format!("/sys/class/infiniband/nicety{index}")),
     };
-    Device::slab().insert(Seen { device, room: [0; 64] }, Device { name: name.to_owned(), index })
+    Device::slab().insert(CDevice { device, room: [0; 64] }, Device { name: name.to_owned(), index })
 }
 
 /// Text in a C array, terminated by a zero.
@@ -162,17 +162,17 @@ pub(crate) fn ibv_free_device_list(list: Out<Handle<Device>>) -> Answer {
 }
 
 pub(crate) fn ibv_get_device_name(device: Handle<Device>) -> Answer<*const c_char> {
-    let device = device.look()?;
+    let device = device.lookup()?;
     let mut name = std::ptr::null();
     // Devices are never freed, so the name stays valid.
-    device.show(|seen| name = seen.device.name.as_ptr());
+    device.update_c(|seen| name = seen.device.name.as_ptr());
     Ok(name)
 }
 
 pub(crate) fn ibv_get_device_index(device: Handle<Device>) -> i32 {
-    device.look().map_or(-1, |device| device.index)
+    device.lookup().map_or(-1, |device| device.index)
 }
 
 pub(crate) fn ibv_get_device_guid(device: Handle<Device>) -> u64 {
-    device.look().map_or(0, |device| guid(&device.name))
+    device.lookup().map_or(0, |device| guid(&device.name))
 }

@@ -41,7 +41,7 @@ macro_rules! theirs {
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn opendir(path: *const c_char) -> *mut DIR {
     let theirs = theirs!(c"opendir": extern "C" fn(*const c_char) -> *mut DIR);
-    let place = catch_panic(|| Entry::of(path)).unwrap_or(None);
+    let place = catch_panic(|| Entry::parse(path)).unwrap_or(None);
     let at = place.as_ref().map_or(path, |place| place.stand_in().as_ptr());
     let stream = theirs(at);
     if let (Some(Entry::Folder(names)), false) = (place, stream.is_null()) {
@@ -115,7 +115,7 @@ unsafe extern "C" fn scandir64(
     order: Order,
 ) -> c_int {
     let theirs = theirs!(c"scandir64": unsafe extern "C" fn(*const c_char, *mut *mut *mut dirent64, Filter, Order) -> c_int);
-    match catch_panic(|| Entry::of(path)).unwrap_or(None) {
+    match catch_panic(|| Entry::parse(path)).unwrap_or(None) {
         // SAFETY: the program's arguments. Test: `ibstat_describes_the_devices` in tests/programs.rs.
         Some(Entry::Folder(names)) => unsafe { scan(names, list, filter, order) },
         // SAFETY: as above.
@@ -194,7 +194,7 @@ fn no_memory() -> c_int {
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn statx(at: c_int, path: *const c_char, flags: c_int, mask: c_uint, found: *mut c_void) -> c_int {
     let theirs = theirs!(c"statx": extern "C" fn(c_int, *const c_char, c_int, c_uint, *mut c_void) -> c_int);
-    let place = catch_panic(|| Entry::of(path)).unwrap_or(None);
+    let place = catch_panic(|| Entry::parse(path)).unwrap_or(None);
     let path = place.as_ref().map_or(path, |place| place.stand_in().as_ptr());
     theirs(at, path, flags, mask, found)
 }

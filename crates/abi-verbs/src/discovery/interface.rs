@@ -8,7 +8,7 @@ use ffi::SockAddr;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
 /// The name of the interface that has this address; without an address, the loopback interface.
-pub(crate) fn of(address: Option<IpAddr>) -> Option<String> {
+pub(crate) fn name_of(address: Option<IpAddr>) -> Option<String> {
     let wanted = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let mut first: *mut libc::ifaddrs = null_mut();
     // SAFETY: fills in a list that is freed below. Test: `the_interface_of_an_address_is_found`.
@@ -42,8 +42,8 @@ mod tests {
 
     #[test]
     fn the_interface_of_an_address_is_found() {
-        let of = |text: &str| of(Some(text.parse().expect("an address")));
-        assert_eq!((super::of(None).as_deref(), of("127.0.0.1").as_deref()), (Some("lo"), Some("lo")));
+        let of = |text: &str| super::name_of(Some(text.parse().expect("an address")));
+        assert_eq!((super::name_of(None).as_deref(), of("127.0.0.1").as_deref()), (Some("lo"), Some("lo")));
         assert_eq!(of("203.0.113.77"), None);
     }
 

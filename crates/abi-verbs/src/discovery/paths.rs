@@ -38,7 +38,7 @@ const LINKS: [(&str, &str, &str); 2] = [(CLASS, VIRTUAL, "nicety"), (VERBS_CLASS
 
 impl Entry {
     /// The entry at a program's path, if the path is emulated and exists.
-    pub(crate) fn of(path: *const c_char) -> Option<Self> {
+    pub(crate) fn parse(path: *const c_char) -> Option<Self> {
         Self::find(meant(path)?)
     }
 
@@ -189,7 +189,7 @@ macro_rules! instead {
             static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
             type Next = unsafe extern "C" fn($($folder,)? *const c_char, $($kind),*) -> $answer;
             let own: fn(&Entry) -> Option<$answer> = $own;
-            let place = catch_panic(|| Entry::of(path)).unwrap_or(None);
+            let place = catch_panic(|| Entry::parse(path)).unwrap_or(None);
             if let Some(answer) = place.as_ref().and_then(own) {
                 return answer;
             }
@@ -254,7 +254,7 @@ unsafe extern "C" fn readlink(path: *const c_char, place: *mut c_char, size: usi
     static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     type Next = unsafe extern "C" fn(*const c_char, *mut c_char, usize) -> isize;
     let Some(text) = catch_panic(|| link(path)).unwrap_or(None).filter(|_| !place.is_null()) else {
-        if catch_panic(|| Entry::of(path)).is_ok_and(|place| place.is_some()) {
+        if catch_panic(|| Entry::parse(path)).is_ok_and(|place| place.is_some()) {
             Errno::INVAL.leave();
             return -1;
         }

@@ -9,7 +9,7 @@ use verbs::{AtomicCap, DeviceAttr};
 
 use crate::address;
 use crate::answer::Answer;
-use crate::discovery::device::{self, Kind, chars, guid};
+use crate::discovery::device::{self, DeviceKind, chars, guid};
 use crate::discovery::interface;
 use crate::engine;
 use crate::errno::Errno;
@@ -34,7 +34,7 @@ fn count(count: u32) -> c_int {
 }
 
 fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
-    let guid = guid(&context.device.look()?.name);
+    let guid = guid(&context.device.lookup()?.name);
     let attr: &DeviceAttr = context.engine.device.attr();
     let atomic = match attr.atomic_cap {
         AtomicCap::None => n::IBV_ATOMIC_NONE,
@@ -87,14 +87,14 @@ fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
 }
 
 pub(crate) fn ibv_query_device(context: Handle<Context>, attr: Out<ibv_device_attr>) -> Answer {
-    let found = attributes(context.look()?)?;
+    let found = attributes(context.lookup()?)?;
     attr.required(Errno::INVAL)?.set(found);
     Ok(())
 }
 
 /// The attributes in the size that the program was compiled with: newer programs have more fields, older ones fewer.
 pub(crate) fn query_device_ex(context: Handle<Context>, place: *mut u8, size: usize) -> Answer {
-    let context = context.look()?;
+    let context = context.lookup()?;
     let found = ibv_device_attr_ex {
         orig_attr: attributes(context)?,
         max_dm_size: context.engine.device.attr().max_dm_size,
@@ -141,7 +141,7 @@ pub(crate) const LINK_UP: u8 = 5;
 pub(crate) const RATE: u8 = 16;
 
 pub(crate) fn query(context: Handle<Context>, port: u8, place: *mut u8, size: usize) -> Answer {
-    let context = context.look()?;
+    let context = context.lookup()?;
     check_port(port.into())?;
     let attr = context.engine.device.attr();
     let found = ibv_port_attr {
@@ -196,16 +196,16 @@ pub(crate) fn ibv_query_gid(
     place: Out<ibv_gid>,
 ) -> Answer {
     let index = u32::try_from(index).map_err(|_| Errno::INVAL)?;
-    let found = gid(context.look()?, port_num.into(), index)?;
+    let found = gid(context.lookup()?, port_num.into(), index)?;
     place.required(Errno::INVAL)?.set(found);
     Ok(())
 }
 
 /// The type of the GID table's entries: the kernel's number, the text in `gid_attrs/types`, and the result of [`ibv_query_gid_type`].
 pub(crate) fn gid_kind() -> (u32, &'static str, i32) {
-    match device::kind() {
-        Kind::Hca => (n::IBV_GID_TYPE_ROCE_V2, "RoCE v2", 1),
-        Kind::Rnic => (n::IBV_GID_TYPE_IB, "IB/RoCE v1", 0),
+    match device::device_kind() {
+        DeviceKind::Hca => (n::IBV_GID_TYPE_ROCE_V2, "RoCE v2", 1),
+        DeviceKind::Rnic => (n::IBV_GID_TYPE_IB, "IB/RoCE v1", 0),
     }
 }
 
@@ -215,14 +215,14 @@ pub(crate) fn ibv_query_gid_type(
     index: u32,
     kind: Out<i32>,
 ) -> Answer {
-    gid(context.look()?, port_num.into(), index)?;
+    gid(context.lookup()?, port_num.into(), index)?;
     kind.required(Errno::INVAL)?.set(gid_kind().2);
     Ok(())
 }
 
 /// The index of the network interface of all GID table entries; 0 if there is none.
 fn interface_of(context: Held<Context>) -> Answer<u32> {
-    let interface = interface::of(engine::side(&context.device.look()?.name));
+    let interface = interface::name_of(engine::side(&context.device.lookup()?.name));
     Ok(interface.and_then(|name| interface::index(&name)).unwrap_or(0))
 }
 
@@ -238,7 +238,7 @@ pub(crate) fn _ibv_query_gid_ex(
     flags: u32,
     entry_size: usize,
 ) -> Answer {
-    let context = context.look()?;
+    let context = context.lookup()?;
     let gid = gid(context, port_num, gid_index)?;
     if flags != 0 || entry_size == 0 {
         return Err(Errno::INVAL);
@@ -256,7 +256,7 @@ pub(crate) fn _ibv_query_gid_table(
     entry_size: usize,
 ) -> isize {
     let table = || {
-        let context = context.look()?;
+        let context = context.lookup()?;
         let gids = &context.engine.gids;
         if flags != 0 || entry_size == 0 || max_entries < gids.len() {
             return Err(Errno::INVAL);
@@ -273,7 +273,7 @@ pub(crate) fn _ibv_query_gid_table(
 }
 
 pub(crate) fn ibv_query_pkey(context: Handle<Context>, port_num: u8, index: i32, pkey: Out<u16>) -> Answer {
-    context.look()?;
+    context.lookup()?;
     check_port(port_num.into())?;
     if index != 0 {
         return Err(Errno::INVAL);
@@ -284,6 +284,6 @@ pub(crate) fn ibv_query_pkey(context: Handle<Context>, port_num: u8, index: i32,
 
 /// The index of a P_Key in network byte order, or -1.
 pub(crate) fn ibv_get_pkey_index(context: Handle<Context>, port_num: u8, pkey: u16) -> i32 {
-    let is_ours = context.look().is_ok() && check_port(port_num.into()).is_ok() && pkey == PKEY;
+    let is_ours = context.lookup().is_ok() && check_port(port_num.into()).is_ok() && pkey == PKEY;
     if is_ours { 0 } else { -1 }
 }

@@ -10,7 +10,7 @@ use rdma_abi::numbers as n;
 use rdma_abi::verbs::ibv_gid;
 
 use crate::address;
-use crate::discovery::device::{self, Device, Kind};
+use crate::discovery::device::{self, Device, DeviceKind};
 use crate::discovery::interface;
 use crate::discovery::port;
 use crate::engine;
@@ -33,9 +33,9 @@ const NO_WIRE: [&str; 7] = [
 
 /// The files of the device with this index in the list.
 pub(crate) fn files(index: usize) -> Option<Files> {
-    let device = device::all().get(index)?.look().ok()?;
+    let device = device::all().get(index)?.lookup().ok()?;
     let engine = Engine::opened(&device.name);
-    let interface = interface::of(engine::side(&device.name));
+    let interface = interface::name_of(engine::side(&device.name));
     let mut files = Files::new();
     of_device(&mut files, &device, index);
     of_port(&mut files, engine.as_deref());
@@ -55,7 +55,7 @@ fn add(files: &mut Files, name: impl Into<String>, text: impl std::fmt::Display)
 fn of_device(files: &mut Files, device: &Device, index: usize) {
     let node = rustix::system::uname();
     let guid = guid_text(device::guid(&device.name));
-    add(files, "node_type", if device::kind() == Kind::Hca { "1: CA" } else { "4: RNIC" });
+    add(files, "node_type", if device::device_kind() == DeviceKind::Hca { "1: CA" } else { "4: RNIC" });
     add(files, "node_desc", format!("{} nicety{index}", node.nodename().to_string_lossy()));
     add(files, "node_guid", &guid);
     add(files, "sys_image_guid", &guid);

@@ -5,12 +5,12 @@ use verbs::QpInit;
 use crate::answer::Answer;
 use crate::cm::outcome;
 use crate::objects::{Engine, Objects, Qp};
+use crate::qp::device_qp::DeviceQp;
+use crate::qp::disconnect_hold::DisconnectHold;
 use crate::qp::gate::Gate;
-use crate::qp::life::Life;
-use crate::qp::parting::Parting;
 use crate::slab::Handle;
 
-impl Life {
+impl DeviceQp {
     /// Creates a queue pair of the device and, for UD, the bridge at its other end, which is not connected yet.
     ///
     /// # Errors
@@ -19,7 +19,7 @@ impl Life {
         let qp = pd.create_qp(init)?;
         let bridge = is_datagram.then(|| engine.datagrams()?.bridge(qp.reported_qp_num(), &engine.pairing));
         let bridge = bridge.transpose()?;
-        Ok(Self { qp, gate: Gate::default(), bridge, parting: Parting::default() })
+        Ok(Self { qp, gate: Gate::default(), bridge, disconnect_hold: DisconnectHold::default() })
     }
 
     /// Routes the device's events to the program's queue pair, and connects a UD queue pair with its bridge.
@@ -27,7 +27,7 @@ impl Life {
     /// # Errors
     /// When the two cannot be connected.
     pub(crate) fn enter(&self, engine: &Engine, objects: &mut Objects, qp: Handle<Qp>) -> Answer {
-        objects.lives.insert(self.qp.num(), qp);
+        objects.qps_by_device_number.insert(self.qp.num(), qp);
         let Some(bridge) = &self.bridge else { return Ok(()) };
         engine.datagrams()?.join(&self.qp, bridge, &engine.pairing)
     }
@@ -44,7 +44,7 @@ impl Life {
     /// connection.
     pub(crate) fn leave(&self, engine: &Engine, objects: &mut Objects) {
         let number = self.qp.num();
-        objects.lives.remove(&number);
+        objects.qps_by_device_number.remove(&number);
         objects.ids.remove(&number).into_iter().for_each(|id| outcome::abandoned(engine, id));
         if let (Some(bridge), Ok(datagrams)) = (&self.bridge, engine.datagrams()) {
             datagrams.remove(bridge, &engine.pairing);

@@ -3,16 +3,16 @@
 //! | file | contents |
 //! |---|---|
 //! | `queue_pair` | creating and destroying queue pairs |
-//! | `life`, `attach` | the device's queue pair behind each, and routing its events |
+//! | `device_qp`, `attach` | the device's queue pair behind each, and routing its events |
 //! | `modify`, `states`, `settings`, `reset` | state changes, attributes, and the reset |
-//! | `gate`, `parting`, `parted` | requests posted before the connection is up; completions after the peer has gone |
+//! | `gate`, `disconnect_hold`, `parted` | requests posted before the connection is up; completions after the peer has gone |
 
 pub(crate) mod attach;
+pub(crate) mod device_qp;
+pub(crate) mod disconnect_hold;
 pub(crate) mod gate;
-pub(crate) mod life;
 pub(crate) mod modify;
 pub(crate) mod parted;
-pub(crate) mod parting;
 pub(crate) mod queue_pair;
 pub(crate) mod reset;
 pub(crate) mod settings;

@@ -14,7 +14,7 @@ use crate::errno::Errno;
 use crate::objects::{Qp, Settings};
 use crate::qp::parted;
 use crate::qp::reset::reset;
-use crate::qp::settings::{RETRY_COUNT, pause, show};
+use crate::qp::settings::{RETRY_COUNT, pause, set_visible_state};
 use crate::qp::states;
 use crate::slab::{Handle, Held};
 
@@ -22,7 +22,7 @@ use crate::slab::{Handle, Held};
 const PATIENCE: Span = Span::from_secs(60);
 
 pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i32) -> Answer {
-    change(qp.look()?, &attr.get().ok_or(Errno::INVAL)?, attr_mask.cast_unsigned())
+    change(qp.lookup()?, &attr.get().ok_or(Errno::INVAL)?, attr_mask.cast_unsigned())
 }
 
 /// Moves a queue pair to the state in the attributes, and stores the attributes in the mask.
@@ -34,17 +34,17 @@ pub(crate) fn change(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
         if from != to {
             reset(qp)?;
         }
-        show(qp, to);
+        set_visible_state(qp, to);
         return Ok(());
     }
-    if let Some(bridge) = &qp.life().bridge {
+    if let Some(bridge) = &qp.device_qp().bridge {
         if mask & n::IBV_QP_QKEY != 0 {
             bridge.set_qkey(attr.qkey);
         }
         if to == n::IBV_QPS_RTR {
             bridge.begin()?;
         }
-    } else if (from, to) == (n::IBV_QPS_INIT, n::IBV_QPS_RTR) && !address::is_by_librdmacm(&attr.ah_attr) {
+    } else if (from, to) == (n::IBV_QPS_INIT, n::IBV_QPS_RTR) && !address::is_placeholder(&attr.ah_attr) {
         pair(qp, attr)?;
     }
     if to == n::IBV_QPS_ERR {
@@ -55,7 +55,7 @@ pub(crate) fn change(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
         set_retries(qp, attr, mask)?;
     }
     remember(qp, attr, mask);
-    show(qp, to);
+    set_visible_state(qp, to);
     Ok(())
 }
 
@@ -66,7 +66,7 @@ fn set_retries(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
     }
     // A program whose queue pair librdmacm connects may only repeat what rdma_init_qp_attr gave it; the peer's limit then stays.
     let is_passed_on =
-        attr.rnr_retry == RNR_RETRY_FOREVER && address::is_by_librdmacm(&lock(&qp.settings).0.ah_attr);
+        attr.rnr_retry == RNR_RETRY_FOREVER && address::is_placeholder(&lock(&qp.settings).0.ah_attr);
     if mask & n::IBV_QP_RNR_RETRY != 0 && !is_passed_on {
         qp.verbs().set_rnr_retry(attr.rnr_retry)?;
     }
@@ -91,7 +91,7 @@ pub(crate) fn by_librdmacm(state: u32, is_datagram: bool) -> Answer<(ibv_qp_attr
         n::IBV_ACCESS_REMOTE_WRITE | n::IBV_ACCESS_REMOTE_READ | n::IBV_ACCESS_REMOTE_ATOMIC;
     attr.path_mtu = n::IBV_MTU_4096 as c_int;
     (attr.ah_attr.is_global, attr.ah_attr.port_num) = (1, 1);
-    attr.ah_attr.grh.dgid = address::by_librdmacm();
+    attr.ah_attr.grh.dgid = address::placeholder_gid();
     // The depths of RDMA reads were negotiated by the two sides, and retries are up to the device.
     (attr.max_rd_atomic, attr.max_dest_rd_atomic) = (1, 1);
     (attr.retry_cnt, attr.rnr_retry) = (RETRY_COUNT, RNR_RETRY_FOREVER);
@@ -100,7 +100,7 @@ pub(crate) fn by_librdmacm(state: u32, is_datagram: bool) -> Answer<(ibv_qp_attr
 }
 
 fn pair(qp: Held<Qp>, attr: &ibv_qp_attr) -> Answer {
-    let engine = qp.context.look()?.engine.clone();
+    let engine = qp.context.lookup()?.engine.clone();
     let peer =
         Endpoint { addr: engine.process_of(&attr.ah_attr, attr.dest_qp_num)?, qp_num: attr.dest_qp_num };
     let param = ConnParam {
@@ -110,7 +110,7 @@ fn pair(qp: Held<Qp>, attr: &ibv_qp_attr) -> Answer {
         ..ConnParam::default()
     };
     engine.pairing.pair(qp.verbs(), peer, &param)?;
-    qp.life().parting.begin();
+    qp.device_qp().disconnect_hold.begin();
     Ok(())
 }
 
@@ -148,26 +148,26 @@ pub(crate) fn ibv_query_qp(
     _attr_mask: i32,
     init: Out<ibv_qp_init_attr>,
 ) -> Answer {
-    let qp = qp.look()?;
+    let qp = qp.lookup()?;
     let place = attr.required(Errno::INVAL)?;
     let mut found = lock(&qp.settings).0;
     let state = qp.state_now() as c_int;
     (found.qp_state, found.cur_qp_state, found.cap) = (state, state, qp.init.cap);
     place.set(found);
     init.set(qp.init);
-    qp.show(|seen| seen.qp_base.state = state);
+    qp.update_c(|seen| seen.qp_base.state = state);
     Ok(())
 }
 
 /// Reports no ECE options: only some vendors' devices have them.
 pub(crate) fn ibv_query_ece(qp: Handle<Qp>, ece: Out<ibv_ece>) -> Answer {
-    qp.look()?;
+    qp.lookup()?;
     ece.required(Errno::INVAL)?.set(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 });
     Ok(())
 }
 
 pub(crate) fn ibv_set_ece(qp: Handle<Qp>, ece: In<ibv_ece>) -> Answer {
-    qp.look()?;
+    qp.lookup()?;
     let ece = ece.required(Errno::INVAL)?;
     if ece.vendor_id == 0 && ece.comp_mask == 0 { Ok(()) } else { Err(Errno::OPNOTSUPP) }
 }

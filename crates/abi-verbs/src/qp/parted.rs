@@ -6,21 +6,21 @@
 use ffi::lock;
 use verbs::{Wc, WcOpcode, WcStatus};
 
-use crate::objects::{Cq, Qp, QpEvent};
+use crate::objects::{AsyncQpEvent, Cq, Qp};
 use crate::resources::event;
 use crate::slab::Held;
 
 /// The program learns of the failure: delivers what was withheld.
 pub(crate) fn learn(held: Held<Qp>) {
-    if held.life().parting.learn(&held.recv_cq.late) {
-        event::of_qp(held.handle(), QpEvent::LastWqeReached);
+    if held.device_qp().disconnect_hold.learn(&held.recv_cq.late) {
+        event::queue_qp_event(held.handle(), AsyncQpEvent::LastWqeReached);
     }
 }
 
 /// The queue pair has failed, and its receives from a shared queue have completed. Reports that, unless the event is withheld.
 pub(crate) fn drained(held: Held<Qp>) {
-    if held.life().parting.drained() {
-        event::of_qp(held.handle(), QpEvent::LastWqeReached);
+    if held.device_qp().disconnect_hold.drained() {
+        event::queue_qp_event(held.handle(), AsyncQpEvent::LastWqeReached);
     }
 }
 
@@ -41,16 +41,16 @@ pub(crate) fn sift(cq: Held<Cq>, wcs: &mut [Wc]) -> usize {
 
 #[cold]
 fn failed(cq: Held<Cq>, wc: Wc) -> Option<Wc> {
-    let Ok(context) = cq.context.look() else { return Some(wc) };
+    let Ok(context) = cq.context.lookup() else { return Some(wc) };
     let objects = lock(&context.engine.objects);
-    let Some(qp) = objects.qps.get(&wc.qp_num).and_then(|qp| qp.look().ok()) else { return Some(wc) };
-    let parting = &qp.life().parting;
-    if !parting.is_unaware() {
+    let Some(qp) = objects.qps.get(&wc.qp_num).and_then(|qp| qp.lookup().ok()) else { return Some(wc) };
+    let disconnect_hold = &qp.device_qp().disconnect_hold;
+    if !disconnect_hold.is_unaware() {
         return Some(wc);
     }
     let is_flushed = wc.status == WcStatus::WrFlushErr;
     if is_flushed && matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm) {
-        return parting.withhold(wc);
+        return disconnect_hold.withhold(wc);
     }
     let status = if is_flushed { WcStatus::RetryExcErr } else { wc.status };
     learn(qp);

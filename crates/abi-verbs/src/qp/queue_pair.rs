@@ -12,10 +12,10 @@ use verbs::{QpCap, QpInit};
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::objects::{Context, Cq, Engine, Pd, Qp, Srq};
-use crate::qp::life::{Life, Lives};
+use crate::qp::device_qp::{CurrentDeviceQp, DeviceQp};
 use crate::requests::builder;
 use crate::slab::{Handle, Held, Object};
-use crate::usage::Acks;
+use crate::usage::EventAcks;
 
 /// Minimum inline size, as on cards: programs rely on some inline data without asking for it.
 const INLINE_LEAST: u32 = 64;
@@ -52,16 +52,17 @@ fn base(pd: Held<Pd>, init: &ibv_qp_init_attr, number: u32) -> ibv_qp {
 
 /// Creates a queue pair; updates the attributes to the actual capabilities.
 pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: bool) -> Answer<Handle<Qp>> {
-    let pd = pd.look()?;
-    let (send_cq, recv_cq) = (Handle::<Cq>::of(init.send_cq).look()?, Handle::<Cq>::of(init.recv_cq).look()?);
-    let srq = Handle::<Srq>::of(init.srq).look_if_any()?;
+    let pd = pd.lookup()?;
+    let (send_cq, recv_cq) =
+        (Handle::<Cq>::from_ptr(init.send_cq).lookup()?, Handle::<Cq>::from_ptr(init.recv_cq).lookup()?);
+    let srq = Handle::<Srq>::from_ptr(init.srq).lookup_optional()?;
     let is_datagram = init.qp_type as u32 == n::IBV_QPT_UD;
     // UD needs to count its posted receives, which a shared queue does not allow.
     if !is_datagram && init.qp_type as u32 != n::IBV_QPT_RC || is_datagram && srq.is_some() {
         return Err(Errno::OPNOTSUPP);
     }
     let cap = cap_of(&init.cap);
-    let engine = pd.context().look()?.engine.clone();
+    let engine = pd.context().lookup()?.engine.clone();
     let number = engine.pairing.alloc_number()?;
     let attr = QpInit {
         send_cq: send_cq.cq.clone(),
@@ -79,8 +80,8 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         max_recv_sge: if srq.is_some() { 0 } else { cap.max_recv_sge },
         max_inline_data: cap.max_inline,
     };
-    let fill = |life| Qp {
-        lives: Lives::new(life),
+    let fill = |device_qp| Qp {
+        current: CurrentDeviceQp::new(device_qp),
         context: pd.context(),
         pd,
         send_cq,
@@ -89,11 +90,11 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         state: AtomicI32::new(n::IBV_QPS_RESET as c_int),
         settings: Mutex::default(),
         init: *init,
-        events: Acks::default(),
+        events: EventAcks::default(),
         has_calls,
     };
-    let handle = Life::make(&engine, &pd.pd, &attr, is_datagram)
-        .and_then(|life| Qp::slab().insert(builder::seen(base(pd, init, number)), fill(life)))
+    let handle = DeviceQp::make(&engine, &pd.pd, &attr, is_datagram)
+        .and_then(|device_qp| Qp::slab().insert(builder::new_qp_ex(base(pd, init, number)), fill(device_qp)))
         .and_then(|handle| enter(&engine, handle))
         .inspect_err(|_| engine.pairing.free_number(number))?;
     let users = [&pd.users, &send_cq.users, &recv_cq.users];
@@ -103,8 +104,8 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
 
 /// Registers a new queue pair with its device's engine.
 fn enter(engine: &Engine, handle: Handle<Qp>) -> Answer<Handle<Qp>> {
-    let qp = handle.look()?;
-    let life = qp.life();
+    let qp = handle.lookup()?;
+    let device_qp = qp.device_qp();
     if qp.is_datagram() {
         let datagrams = engine.datagrams()?;
         // Fails if already set, to the same value: a queue belongs to one device, which keeps its datagrams.
@@ -114,13 +115,13 @@ fn enter(engine: &Engine, handle: Handle<Qp>) -> Answer<Handle<Qp>> {
     }
     // From here on the engine's thread handles its events.
     let mut objects = lock(&engine.objects);
-    if let Err(why) = life.enter(engine, &mut objects, handle) {
-        life.leave(engine, &mut objects);
+    if let Err(why) = device_qp.enter(engine, &mut objects, handle) {
+        device_qp.leave(engine, &mut objects);
         drop(objects);
         drop(qp.remove()?);
         return Err(why);
     }
-    objects.qps.insert(life.qp.reported_qp_num(), handle);
+    objects.qps.insert(device_qp.qp.reported_qp_num(), handle);
     Ok(handle)
 }
 
@@ -147,7 +148,7 @@ pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_qp_init_attr_ex
         return Err(Errno::INVAL);
     }
     let (mut plain, has_calls) = plain(&found)?;
-    let qp = create(Handle::of(found.pd), &mut plain, has_calls)?;
+    let qp = create(Handle::from_ptr(found.pd), &mut plain, has_calls)?;
     found.cap = plain.cap;
     init.set(found);
     Ok(qp)
@@ -182,26 +183,26 @@ pub(crate) fn plain(found: &ibv_qp_init_attr_ex) -> Answer<(ibv_qp_init_attr, bo
 
 /// NULL for a queue pair created without the builder calls.
 pub(crate) fn ibv_qp_to_qp_ex(qp: Handle<Qp>) -> Answer<*mut ibv_qp_ex> {
-    let held = qp.look()?;
+    let held = qp.lookup()?;
     if held.has_calls { Ok(qp.cast()) } else { Err(Errno::OPNOTSUPP) }
 }
 
 pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
-    let qp = qp.look()?;
+    let qp = qp.lookup()?;
     let number = qp.verbs().reported_qp_num();
-    let engine = qp.context.look().ok().map(|context| context.engine.clone());
+    let engine = qp.context.lookup().ok().map(|context| context.engine.clone());
     if let Some(engine) = &engine {
-        let life = qp.life();
-        life.drain(engine);
-        engine.pairing.forget(&life.qp);
+        let device_qp = qp.device_qp();
+        device_qp.drain(engine);
+        engine.pairing.forget(&device_qp.qp);
         // A thread that delivers its events holds this lock.
         let mut objects = lock(&engine.objects);
         objects.qps.remove(&number);
-        life.leave(engine, &mut objects);
+        device_qp.leave(engine, &mut objects);
     }
     qp.events.await_all();
-    let Qp { pd, send_cq, recv_cq, srq, lives, .. } = qp.remove()?;
-    drop(lives);
+    let Qp { pd, send_cq, recv_cq, srq, current, .. } = qp.remove()?;
+    drop(current);
     engine.into_iter().for_each(|engine| engine.pairing.free_number(number));
     let users = [&pd.users, &send_cq.users, &recv_cq.users];
     users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.leave());

@@ -5,7 +5,7 @@ use verbs::host::real::remark;
 
 use crate::answer::Answer;
 use crate::objects::{Qp, Settings};
-use crate::qp::life::Life;
+use crate::qp::device_qp::DeviceQp;
 use crate::slab::Held;
 
 /// Moves a queue pair to RESET. Its connection, requests, receives and unpolled completions are discarded without a report. It keeps
@@ -15,10 +15,10 @@ use crate::slab::Held;
 /// When the device has no room for another queue pair, which is needed until the former one is freed; then nothing has changed. When
 /// the new UD queue pair cannot be connected to its bridge; then the queue pair is in the error state.
 pub(crate) fn reset(qp: Held<Qp>) -> Answer {
-    let engine = qp.context.look()?.engine.clone();
-    let former = qp.life();
+    let engine = qp.context.lookup()?.engine.clone();
+    let former = qp.device_qp();
     let number = former.qp.reported_qp_num();
-    let next = Life::make(&engine, former.qp.pd(), former.qp.init(), qp.is_datagram()).inspect_err(|why| {
+    let next = DeviceQp::make(&engine, former.qp.pd(), former.qp.init(), qp.is_datagram()).inspect_err(|why| {
         remark(format_args!(
             "queue pair {number:#x} cannot be reset, which takes one more of its device for a moment (errno {}): destroy one \
              that is not used",
@@ -30,7 +30,7 @@ pub(crate) fn reset(qp: Held<Qp>) -> Answer {
     former.leave(&engine, &mut objects);
     engine.pairing.release(&former.qp);
     let entered = next.enter(&engine, &mut objects, qp.handle()).inspect_err(|_| next.qp.to_error());
-    let former = qp.lives.begin(next);
+    let former = qp.current.begin(next);
     drop(objects);
     drop(former);
     qp.cqs().into_iter().for_each(|cq| cq.late.forget(number));

@@ -28,9 +28,9 @@ pub(crate) fn set_timeout(qp: Held<Qp>, timeout: u8) {
 }
 
 /// Sets the state that the program sees.
-pub(crate) fn show(qp: Held<Qp>, state: u32) {
+pub(crate) fn set_visible_state(qp: Held<Qp>, state: u32) {
     qp.state.store(state as c_int, Ordering::Relaxed);
-    qp.show(|seen| seen.qp_base.state = state as c_int);
+    qp.update_c(|seen| seen.qp_base.state = state as c_int);
 }
 
 #[cfg(test)]

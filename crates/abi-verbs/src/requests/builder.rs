@@ -18,7 +18,7 @@ use crate::slab::Handle;
 use crate::ud::Destination;
 
 /// The fields of a queue pair that C sees.
-pub(crate) fn seen(qp_base: ibv_qp) -> ibv_qp_ex {
+pub(crate) fn new_qp_ex(qp_base: ibv_qp) -> ibv_qp_ex {
     ibv_qp_ex {
         qp_base,
         comp_mask: 0,
@@ -49,17 +49,17 @@ pub(crate) fn seen(qp_base: ibv_qp) -> ibv_qp_ex {
 }
 
 /// A request being built; its data are in the lists of the batch.
-struct Made {
+struct BuiltRequest {
     wr_id: u64,
     op: SendOp,
     flags: SendFlags,
-    data: Lies,
+    data: DataPosition,
     /// For a datagram.
     to: Option<Destination>,
 }
 
 /// Position of a request's data in the batch.
-enum Lies {
+enum DataPosition {
     Sges(std::ops::Range<usize>),
     Inline(std::ops::Range<usize>),
 }
@@ -67,7 +67,7 @@ enum Lies {
 /// The requests of one thread.
 #[derive(Default)]
 struct Batch {
-    made: Vec<Made>,
+    made: Vec<BuiltRequest>,
     sges: Vec<Sge>,
     inline: Vec<u8>,
     /// The first error, which completing the batch returns.
@@ -99,9 +99,15 @@ fn with(change: impl FnOnce(&mut Batch) -> Answer) {
 
 fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
     with(|batch| {
-        let seen = Handle::<Qp>::of(qp).look()?.seen();
-        let data = Lies::Sges(batch.sges.len()..batch.sges.len());
-        batch.made.push(Made { wr_id: seen.wr_id, op, flags: post::flags(seen.wr_flags), data, to: None });
+        let seen = Handle::<Qp>::from_ptr(qp).lookup()?.c_part();
+        let data = DataPosition::Sges(batch.sges.len()..batch.sges.len());
+        batch.made.push(BuiltRequest {
+            wr_id: seen.wr_id,
+            op,
+            flags: post::flags(seen.wr_flags),
+            data,
+            to: None,
+        });
         Ok(())
     });
 }
@@ -120,7 +126,7 @@ extern "C" fn abort(qp: *mut ibv_qp_ex) {
 extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
     answer::posts(|| {
         BATCH.with_borrow_mut(|batch| {
-            let posted = post_all(Handle::of(qp), batch);
+            let posted = post_all(Handle::from_ptr(qp), batch);
             batch.clear();
             posted
         })
@@ -129,27 +135,29 @@ extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
 
 /// Posts all requests or, if one is invalid, none. When the queue fills up, the requests before that stay posted, as in a chain.
 fn post_all(qp: Handle<Qp>, batch: &Batch) -> Answer {
-    let qp = qp.look()?;
+    let qp = qp.lookup()?;
     batch.wrong.map_or(Ok(()), Err)?;
     post::check_state(qp)?;
-    let wr = |made: &Made| {
+    let wr = |made: &BuiltRequest| {
         let data = match &made.data {
-            Lies::Sges(range) => batch.sges.get(range.clone()).map(Data::Sges),
-            Lies::Inline(range) => batch.inline.get(range.clone()).map(Data::Inline),
+            DataPosition::Sges(range) => batch.sges.get(range.clone()).map(Data::Sges),
+            DataPosition::Inline(range) => batch.inline.get(range.clone()).map(Data::Inline),
         };
         Ok(SendWr { wr_id: made.wr_id, op: made.op, data: data.ok_or(Errno::INVAL)?, flags: made.flags })
     };
-    let life = qp.life();
-    if let Some(bridge) = &life.bridge {
-        let post = |made: &Made| post::post_to(qp, life, bridge, &wr(made)?, made.to.ok_or(Errno::INVAL)?);
+    let device_qp = qp.device_qp();
+    if let Some(bridge) = &device_qp.bridge {
+        let post = |made: &BuiltRequest| {
+            post::post_to(qp, device_qp, bridge, &wr(made)?, made.to.ok_or(Errno::INVAL)?)
+        };
         return batch.made.iter().try_for_each(post);
     }
     let room = qp.init.cap.max_send_wr;
     if let [made] = &batch.made[..] {
-        return life.gate.post_one(&life.qp, &wr(made)?, room);
+        return device_qp.gate.post_one(&device_qp.qp, &wr(made)?, room);
     }
     let wrs: Vec<SendWr<'_>> = batch.made.iter().map(wr).collect::<Answer<_>>()?;
-    life.gate.post(&life.qp, &wrs, room).map_err(|(_, why)| why)
+    device_qp.gate.post(&device_qp.qp, &wrs, room).map_err(|(_, why)| why)
 }
 
 extern "C" fn send(qp: *mut ibv_qp_ex) {
@@ -186,7 +194,7 @@ extern "C" fn atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, add: u6
 
 extern "C" fn set_ud_addr(_qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qp_num: u32, qkey: u32) {
     with(|batch| {
-        let to = Handle::<Ah>::of(ah).look()?.destination(qp_num, qkey)?;
+        let to = Handle::<Ah>::from_ptr(ah).lookup()?.destination(qp_num, qkey)?;
         batch.made.last_mut().ok_or(Errno::INVAL)?.to = Some(to);
         Ok(())
     });
@@ -196,7 +204,7 @@ fn set_sges(sges: &[Sge]) {
     with(|batch| {
         let at = batch.sges.len();
         batch.sges.extend_from_slice(sges);
-        batch.made.last_mut().ok_or(Errno::INVAL)?.data = Lies::Sges(at..at + sges.len());
+        batch.made.last_mut().ok_or(Errno::INVAL)?.data = DataPosition::Sges(at..at + sges.len());
         Ok(())
     });
 }
@@ -222,7 +230,7 @@ extern "C" fn set_inline_data_list(_qp: *mut ibv_qp_ex, count: usize, list: *con
     if list.is_null() {
         return with(|_| if count == 0 { Ok(()) } else { Err(Errno::INVAL) });
     }
-    // SAFETY: the program passes as many pieces as it states. Test: `a_pair_in_c_does_what_others_leave_out` in tests/programs.rs.
+    // SAFETY: the program passes as many pieces as it states. Test: `connected_pair_in_c_uses_rare_features` in tests/programs.rs.
     gather(unsafe { std::slice::from_raw_parts(list, count) }.iter().copied());
 }
 
@@ -237,7 +245,7 @@ fn gather(pieces: impl Iterator<Item = ibv_data_buf>) {
             let bytes = unsafe { std::slice::from_raw_parts(piece.addr.cast::<u8>(), piece.length) };
             batch.inline.extend_from_slice(bytes);
         }
-        batch.made.last_mut().ok_or(Errno::INVAL)?.data = Lies::Inline(at..batch.inline.len());
+        batch.made.last_mut().ok_or(Errno::INVAL)?.data = DataPosition::Inline(at..batch.inline.len());
         Ok(())
     });
 }

@@ -29,7 +29,7 @@ pub(crate) fn poll(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> c_int {
 
 #[inline]
 fn take(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno> {
-    let (cq, count) = (cq.look()?, usize::try_from(count).map_err(|_| Errno::INVAL)?);
+    let (cq, count) = (cq.lookup()?, usize::try_from(count).map_err(|_| Errno::INVAL)?);
     // SAFETY: a program passes room for as many as it states. Test: `perftest_measures_each_operation` in tests/programs.rs.
     let place = unsafe { Out::new(place) };
     let wanted = FEW.min(count);
@@ -75,7 +75,7 @@ fn take_datagrams(
     wcs: &mut [Wc],
     place: Out<ibv_wc>,
 ) -> Result<usize, Errno> {
-    datagrams.pump();
+    datagrams.progress();
     // The lock keeps completions and their senders in the same order.
     let _turn = lock(&cq.current);
     let found = fetch(cq, wcs)?;
@@ -171,7 +171,7 @@ fn opcode(opcode: WcOpcode) -> u32 {
 }
 
 /// The fields of a completion queue that C sees.
-pub(crate) fn seen(
+pub(crate) fn c_part(
     context: *mut ibv_context,
     channel: Option<Handle<Channel>>,
     cq_context: *mut c_void,
@@ -214,16 +214,16 @@ pub(crate) fn seen(
 /// Takes the next completion; returns ENOENT if there is none.
 fn next(cq: *mut ibv_cq_ex) -> c_int {
     let step = || {
-        let cq = Handle::<Cq>::of(cq).look()?;
+        let cq = Handle::<Cq>::from_ptr(cq).lookup()?;
         let mut wc = [Wc::default()];
-        cq.datagrams.get().into_iter().for_each(|datagrams| datagrams.pump());
+        cq.datagrams.get().into_iter().for_each(|datagrams| datagrams.progress());
         let mut current = lock(&cq.current);
         if fetch(cq, &mut wc)? == 0 {
             return Err(Errno(libc::ENOENT));
         }
         let [wc] = wc;
         *current = (wc, cq.datagrams.get().and_then(|datagrams| source(datagrams, &wc)));
-        cq.show(|seen| (seen.wr_id, seen.status) = (wc.wr_id, status(wc.status) as c_int));
+        cq.update_c(|seen| (seen.wr_id, seen.status) = (wc.wr_id, status(wc.status) as c_int));
         Ok(())
     };
     catch_panic(step).unwrap_or(Err(Errno::IO)).map_or_else(|why: Errno| why.0, |()| 0)
@@ -244,7 +244,7 @@ extern "C" fn end_poll(_cq: *mut ibv_cq_ex) {}
 /// Reads a field of the completion taken last.
 fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&Wc, Option<u32>) -> T) -> T {
     answer::value(|| {
-        Handle::<Cq>::of(cq).look().map_or(T::default(), |cq: Held<Cq>| {
+        Handle::<Cq>::from_ptr(cq).lookup().map_or(T::default(), |cq: Held<Cq>| {
             let current = lock(&cq.current);
             what(&current.0, current.1)
         })

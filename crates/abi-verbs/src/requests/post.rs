@@ -10,7 +10,7 @@ use verbs::{Data, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::objects::{Qp, Srq};
-use crate::qp::life::Life;
+use crate::qp::device_qp::DeviceQp;
 use crate::resources::ah::Ah;
 use crate::slab::{Handle, Held};
 use crate::ud::{Bridge, Destination, MTU};
@@ -22,7 +22,7 @@ const BATCH: usize = 16;
 #[inline]
 pub(crate) fn send(qp: Handle<Qp>, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> Answer {
     let mut next = first;
-    let posted = qp.look().and_then(|qp| send_all(qp, &mut next));
+    let posted = qp.lookup().and_then(|qp| send_all(qp, &mut next));
     if posted.is_err() {
         // SAFETY: a program passes NULL or a valid place. Test: `nonsense_is_answered` in tests/programs.rs.
         unsafe { Out::new(bad) }.set(next);
@@ -33,21 +33,21 @@ pub(crate) fn send(qp: Handle<Qp>, first: *mut ibv_send_wr, bad: *mut *mut ibv_s
 /// Posts a chain, and advances `next` past the posted requests.
 #[inline]
 fn send_all(qp: Held<Qp>, next: &mut *mut ibv_send_wr) -> Answer {
-    let life = qp.life();
+    let device_qp = qp.device_qp();
     // SAFETY: a program passes NULL or requests that stay valid during the call. Test: `perftest_measures_each_operation` in
     // tests/programs.rs.
-    if let (Some(wr), None) = (unsafe { (*next).as_ref() }, &life.bridge)
+    if let (Some(wr), None) = (unsafe { (*next).as_ref() }, &device_qp.bridge)
         && wr.next.is_null()
         && !is_scattered_inline(wr)
     {
-        send_one(qp, life, wr)?;
+        send_one(qp, device_qp, wr)?;
         *next = wr.next;
         return Ok(());
     }
     while !next.is_null() {
-        match &life.bridge {
-            None => send_batch(qp, life, next)?,
-            Some(bridge) => send_to(qp, life, bridge, next)?,
+        match &device_qp.bridge {
+            None => send_batch(qp, device_qp, next)?,
+            Some(bridge) => send_to(qp, device_qp, bridge, next)?,
         }
     }
     Ok(())
@@ -55,21 +55,21 @@ fn send_all(qp: Held<Qp>, next: &mut *mut ibv_send_wr) -> Answer {
 
 /// Posts a single request, the most frequent case.
 #[inline]
-fn send_one(qp: Held<Qp>, life: &Life, wr: &ibv_send_wr) -> Answer {
+fn send_one(qp: Held<Qp>, device_qp: &DeviceQp, wr: &ibv_send_wr) -> Answer {
     check_state(qp)?;
     let wr = SendWr { wr_id: wr.wr_id, op: operation(wr)?, data: data(wr)?, flags: flags(wr.send_flags) };
-    life.gate.post_one(&life.qp, &wr, qp.init.cap.max_send_wr)
+    device_qp.gate.post_one(&device_qp.qp, &wr, qp.init.cap.max_send_wr)
 }
 
 /// Posts the next datagram of a chain, and advances `next` past it.
-fn send_to(qp: Held<Qp>, life: &Life, bridge: &Bridge, next: &mut *mut ibv_send_wr) -> Answer {
+fn send_to(qp: Held<Qp>, device_qp: &DeviceQp, bridge: &Bridge, next: &mut *mut ibv_send_wr) -> Answer {
     check_state(qp)?;
     // SAFETY: as in `send_all`; for a datagram the union contains an address, which is checked, and numbers. Test:
     // `datagrams_in_c_arrive_or_are_dropped` in tests/programs.rs.
     let (wr, ud) = unsafe { (&**next, (**next).wr.ud) };
-    let to = Handle::<Ah>::of(ud.ah).look()?.destination(ud.remote_qpn, ud.remote_qkey)?;
+    let to = Handle::<Ah>::from_ptr(ud.ah).lookup()?.destination(ud.remote_qpn, ud.remote_qkey)?;
     let mut gathered = Vec::new();
-    post_to(qp, life, bridge, &request(wr, &mut gathered)?, to)?;
+    post_to(qp, device_qp, bridge, &request(wr, &mut gathered)?, to)?;
     *next = wr.next;
     Ok(())
 }
@@ -77,7 +77,7 @@ fn send_to(qp: Held<Qp>, life: &Life, bridge: &Bridge, next: &mut *mut ibv_send_
 /// Posts a datagram.
 pub(crate) fn post_to(
     qp: Held<Qp>,
-    life: &Life,
+    device_qp: &DeviceQp,
     bridge: &Bridge,
     wr: &SendWr<'_>,
     to: Destination,
@@ -93,13 +93,13 @@ pub(crate) fn post_to(
         return Err(Errno::INVAL);
     }
     let room = qp.init.cap.max_send_wr;
-    bridge.post(to, || life.gate.post_one(&life.qp, wr, room))?;
-    qp.send_cq.datagrams.get().into_iter().for_each(|datagrams| datagrams.pump());
+    bridge.post(to, || device_qp.gate.post_one(&device_qp.qp, wr, room))?;
+    qp.send_cq.datagrams.get().into_iter().for_each(|datagrams| datagrams.progress());
     Ok(())
 }
 
 /// Posts the next requests of a chain, and advances `next` past the posted ones.
-fn send_batch(qp: Held<Qp>, life: &Life, next: &mut *mut ibv_send_wr) -> Answer {
+fn send_batch(qp: Held<Qp>, device_qp: &DeviceQp, next: &mut *mut ibv_send_wr) -> Answer {
     check_state(qp)?;
     let room = qp.init.cap.max_send_wr;
     let mut chain = [*next; BATCH];
@@ -125,7 +125,7 @@ fn send_batch(qp: Held<Qp>, life: &Life, next: &mut *mut ibv_send_wr) -> Answer 
         }
         ready += 1;
     }
-    let posted = life.gate.post(&life.qp, &wrs[..ready], room);
+    let posted = device_qp.gate.post(&device_qp.qp, &wrs[..ready], room);
     let done = posted.map_or_else(|(posted, _)| posted, |()| ready);
     *next = if done == count { at } else { chain[done] };
     posted.map_err(|(_, why)| why)?;
@@ -231,7 +231,7 @@ fn bytes<'a>(piece: &Sge) -> Answer<&'a [u8]> {
 
 #[inline]
 pub(crate) fn recv(qp: Handle<Qp>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> Answer {
-    let qp = qp.look();
+    let qp = qp.lookup();
     // SAFETY: a program passes NULL or receives that stay valid during the call. Test: as above.
     if let (Ok(qp), Some(wr)) = (&qp, unsafe { first.as_ref() })
         && wr.next.is_null()
@@ -256,16 +256,16 @@ fn recv_one(qp: Held<Qp>, wr: &ibv_recv_wr) -> Answer {
         return Err(Errno::INVAL);
     }
     let sges = elements(wr.sg_list, wr.num_sge)?;
-    let life = qp.life();
-    let post = || Ok(life.qp.post_recv(&RecvWr::new(wr.wr_id, sges))?);
-    match &life.bridge {
+    let device_qp = qp.device_qp();
+    let post = || Ok(device_qp.qp.post_recv(&RecvWr::new(wr.wr_id, sges))?);
+    match &device_qp.bridge {
         Some(bridge) => bridge.expect(sges.iter().map(|sge| u64::from(sge.length)).sum(), post),
         None => post(),
     }
 }
 
 pub(crate) fn srq_recv(srq: Handle<Srq>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> Answer {
-    let srq = srq.look();
+    let srq = srq.lookup();
     receives(first, bad, |wr| {
         let wr = RecvWr::new(wr.wr_id, elements(wr.sg_list, wr.num_sge)?);
         Ok(srq.as_ref().map_err(|why| *why)?.srq.post_recv(&wr)?)

@@ -4,7 +4,7 @@ use ffi::Out;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::{ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_grh, ibv_wc};
 
-use crate::address::Target;
+use crate::address::AhDestination;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::objects::{Context, Pd};
@@ -14,7 +14,7 @@ use crate::ud::Destination;
 /// An address handle.
 pub(crate) struct Ah {
     pd: Held<Pd>,
-    target: Target,
+    target: AhDestination,
     source: ibv_gid,
 }
 
@@ -28,7 +28,7 @@ impl Object for Ah {
 }
 
 fn create(pd: Held<Pd>, attr: &ibv_ah_attr) -> Answer<Handle<Ah>> {
-    let engine = &pd.context().look()?.engine;
+    let engine = &pd.context().lookup()?.engine;
     let (target, source) = (engine.target(attr)?, engine.source(attr)?);
     let seen = ibv_ah { context: Context::address(pd.context()), pd: pd.handle().cast(), handle: 0 };
     let ah = Ah::slab().insert(seen, Ah { pd, target, source })?;
@@ -37,14 +37,14 @@ fn create(pd: Held<Pd>, attr: &ibv_ah_attr) -> Answer<Handle<Ah>> {
 }
 
 pub(crate) fn ibv_create_ah(pd: Handle<Pd>, attr: Out<ibv_ah_attr>) -> Answer<Handle<Ah>> {
-    create(pd.look()?, &attr.get().ok_or(Errno::INVAL)?)
+    create(pd.lookup()?, &attr.get().ok_or(Errno::INVAL)?)
 }
 
 impl Held<Ah> {
     /// The destination of a request to the queue pair with this number, with this Q_Key.
     ///
     /// # Errors
-    /// As [`Target::process_of`].
+    /// As [`AhDestination::process_of`].
     pub(crate) fn destination(self, qp_num: u32, qkey: u32) -> Answer<Destination> {
         let addr = self.target.process_of(qp_num)?;
         Ok(Destination { addr, qp_num, qkey, source: self.source })
@@ -58,7 +58,7 @@ fn way_back(
     wc: Out<ibv_wc>,
     grh: Out<ibv_grh>,
 ) -> Answer<ibv_ah_attr> {
-    let gids = &context.look()?.engine.gids;
+    let gids = &context.lookup()?.engine.gids;
     let (wc, grh) = (wc.get().ok_or(Errno::INVAL)?, grh.get().ok_or(Errno::INVAL)?);
     if wc.wc_flags & n::IBV_WC_GRH == 0 || port_num != 1 {
         return Err(Errno::INVAL);
@@ -93,11 +93,11 @@ pub(crate) fn ibv_create_ah_from_wc(
     grh: Out<ibv_grh>,
     port_num: u8,
 ) -> Answer<Handle<Ah>> {
-    let pd = pd.look()?;
+    let pd = pd.lookup()?;
     create(pd, &way_back(pd.context(), port_num, wc, grh)?)
 }
 
 pub(crate) fn ibv_destroy_ah(ah: Handle<Ah>) -> Answer {
-    ah.look()?.remove()?.pd.users.leave();
+    ah.lookup()?.remove()?.pd.users.leave();
     Ok(())
 }

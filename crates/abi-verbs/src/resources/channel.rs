@@ -10,23 +10,23 @@ use ffi::{Out, lock};
 use rdma_abi::verbs::ibv_comp_channel;
 use rustix::event::epoll;
 
-use crate::answer::{Answer, until};
+use crate::answer::{Answer, fd_to_wait_for};
 use crate::errno::Errno;
 use crate::objects::{Channel, Context, Cq};
 use crate::slab::{Handle, Object};
-use crate::usage::Users;
+use crate::usage::UseCount;
 
 pub(crate) fn ibv_create_comp_channel(context: Handle<Context>) -> Answer<Handle<Channel>> {
-    let channel = context.look()?.engine.device.create_comp_channel()?;
+    let channel = context.lookup()?.engine.device.create_comp_channel()?;
     let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let own = channel.fd().ok_or(Errno::OPNOTSUPP)?;
     epoll::add(&fd, own, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     let seen = ibv_comp_channel { context: Context::address(context), fd: fd.as_raw_fd(), refcnt: 0 };
-    Channel::slab().insert(seen, Channel { channel, fd, cqs: Mutex::default(), users: Users::default() })
+    Channel::slab().insert(seen, Channel { channel, fd, cqs: Mutex::default(), users: UseCount::default() })
 }
 
 pub(crate) fn ibv_destroy_comp_channel(channel: Handle<Channel>) -> Answer {
-    let channel = channel.look()?;
+    let channel = channel.lookup()?;
     channel.users.check_none()?;
     channel.remove().map(drop)
 }
@@ -37,15 +37,15 @@ pub(crate) fn ibv_get_cq_event(
     cq: Out<Handle<Cq>>,
     cq_context: Out<*mut std::ffi::c_void>,
 ) -> Answer<Option<RawFd>> {
-    let channel = channel.look()?;
+    let channel = channel.lookup()?;
     let place = cq.required(Errno::INVAL)?;
     while let Some(number) = channel.channel.poll_event() {
         // Skips events of queues destroyed in the meantime.
-        let Some(found) = lock(&channel.cqs).get(&number).and_then(|cq| cq.look().ok()) else { continue };
+        let Some(found) = lock(&channel.cqs).get(&number).and_then(|cq| cq.lookup().ok()) else { continue };
         found.notified.deliver();
         place.set(found.handle());
-        cq_context.set(found.seen().cq_context);
+        cq_context.set(found.c_part().cq_context);
         return Ok(None);
     }
-    until(&channel.fd)
+    fd_to_wait_for(&channel.fd)
 }

@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::discovery::device::Device;
-use crate::mailbox::Mailbox;
+use crate::event_queue::EventQueue;
 use crate::objects::Context;
 use crate::slab::{Handle, Object};
 use crate::{tables, thread};
@@ -12,9 +12,9 @@ use crate::{tables, thread};
 /// # Errors
 /// The device's errors, and those of the system.
 pub(crate) fn open(handle: Handle<Device>) -> Answer<Handle<Context>> {
-    let device = handle.look()?;
-    let engine = thread::of(&device.name)?;
-    let events = Mailbox::new()?;
+    let device = handle.lookup()?;
+    let engine = thread::engine_of(&device.name)?;
+    let events = EventQueue::new()?;
     let seen = tables::context(handle.cast(), events.fd());
     Context::slab().insert(seen, Context { engine, device: handle, events })
 }
@@ -24,5 +24,5 @@ pub(crate) fn ibv_open_device(device: Handle<Device>) -> Answer<Handle<Context>>
 }
 
 pub(crate) fn ibv_close_device(context: Handle<Context>) -> Answer {
-    context.look()?.remove().map(drop)
+    context.lookup()?.remove().map(drop)
 }

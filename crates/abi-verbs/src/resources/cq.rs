@@ -10,10 +10,10 @@ use rdma_abi::verbs::*;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::objects::{Channel, Context, Cq};
-use crate::qp::parting::Late;
+use crate::qp::disconnect_hold::DelayedCompletions;
 use crate::requests::poll;
 use crate::slab::{Handle, Held, Object};
-use crate::usage::{Acks, Users};
+use crate::usage::{EventAcks, UseCount};
 
 fn create(
     context: Handle<Context>,
@@ -22,8 +22,8 @@ fn create(
     channel: Handle<Channel>,
     vector: u32,
 ) -> Answer<Handle<Cq>> {
-    let engine = &context.look()?.engine;
-    let channel = channel.look_if_any()?;
+    let engine = &context.lookup()?.engine;
+    let channel = channel.lookup_optional()?;
     if vector != 0 {
         return Err(Errno::INVAL);
     }
@@ -32,15 +32,15 @@ fn create(
         None => engine.device.create_cq(cqe)?,
     };
     let (number, cqe) = (cq.id(), cq.cqe().try_into().unwrap_or(c_int::MAX));
-    let seen = poll::seen(Context::address(context), channel.map(Held::handle), cq_context, cqe);
+    let seen = poll::new_cq_ex(Context::address(context), channel.map(Held::handle), cq_context, cqe);
     let body = Cq {
         cq,
         context,
         channel,
-        users: Users::default(),
-        notified: Acks::default(),
-        events: Acks::default(),
-        late: Late::default(),
+        users: UseCount::default(),
+        notified: EventAcks::default(),
+        events: EventAcks::default(),
+        late: DelayedCompletions::default(),
         datagrams: OnceLock::new(),
         current: Mutex::default(),
     };
@@ -49,7 +49,7 @@ fn create(
     if let Some(channel) = channel {
         lock(&channel.cqs).insert(number, handle);
         channel.users.join();
-        channel.show(|seen| seen.refcnt += 1);
+        channel.update_c(|seen| seen.refcnt += 1);
     }
     Ok(handle)
 }
@@ -73,30 +73,30 @@ pub(crate) fn create_ex(context: Handle<Context>, init: In<ibv_cq_init_attr_ex>)
     if init.wc_flags & !FIELDS != 0 || init.comp_mask & !n::IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 {
         return Err(Errno::OPNOTSUPP);
     }
-    create(context, init.cqe, init.cq_context, Handle::of(init.channel), init.comp_vector)
+    create(context, init.cqe, init.cq_context, Handle::from_ptr(init.channel), init.comp_vector)
 }
 
 pub(crate) fn ibv_resize_cq(cq: Handle<Cq>, cqe: i32) -> Answer {
-    let cq = cq.look()?;
+    let cq = cq.lookup()?;
     let size = u32::try_from(cqe).map_err(|_| Errno::INVAL)?;
     if let Some(datagrams) = cq.datagrams.get() {
         // A card has already sent posted datagrams, and their completions count against the size. Resizing to the same size makes the
         // device process them.
-        datagrams.settle(|| drop(cq.cq.resize(cq.cq.cqe())));
+        datagrams.transfer_until(|| drop(cq.cq.resize(cq.cq.cqe())));
     }
     if cq.late.len() > size as usize {
         return Err(Errno::INVAL);
     }
     cq.cq.resize(size)?;
-    cq.show(|seen| seen.cqe = cqe);
+    cq.update_c(|seen| seen.cqe = cqe);
     Ok(())
 }
 
 pub(crate) fn ibv_destroy_cq(cq: Handle<Cq>) -> Answer {
-    let cq = cq.look()?;
+    let cq = cq.lookup()?;
     cq.users.check_none()?;
     let number = cq.cq.id();
-    if let Ok(context) = cq.context.look() {
+    if let Ok(context) = cq.context.lookup() {
         lock(&context.engine.objects).cqs.remove(&number);
     }
     if let Some(channel) = cq.channel {
@@ -107,13 +107,13 @@ pub(crate) fn ibv_destroy_cq(cq: Handle<Cq>) -> Answer {
     let body = cq.remove()?;
     if let Some(channel) = body.channel {
         channel.users.leave();
-        channel.show(|seen| seen.refcnt -= 1);
+        channel.update_c(|seen| seen.refcnt -= 1);
     }
     Ok(())
 }
 
 pub(crate) fn req_notify(cq: Handle<Cq>, solicited_only: bool) -> Answer {
-    let cq = cq.look()?;
+    let cq = cq.lookup()?;
     if cq.channel.is_some() {
         cq.cq.req_notify(solicited_only)?;
     }
@@ -121,8 +121,8 @@ pub(crate) fn req_notify(cq: Handle<Cq>, solicited_only: bool) -> Answer {
 }
 
 pub(crate) fn ibv_ack_cq_events(cq: Handle<Cq>, nevents: u32) -> Answer {
-    let cq = cq.look()?;
-    cq.show(|seen| seen.comp_events_completed = seen.comp_events_completed.wrapping_add(nevents));
+    let cq = cq.lookup()?;
+    cq.update_c(|seen| seen.comp_events_completed = seen.comp_events_completed.wrapping_add(nevents));
     cq.notified.acknowledge(nevents);
     Ok(())
 }

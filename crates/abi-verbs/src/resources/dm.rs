@@ -31,7 +31,7 @@ impl Object for Dm {
 const LOG_ALIGN_MAX: u32 = 12;
 
 pub(crate) fn alloc(context: Handle<Context>, attr: In<ibv_alloc_dm_attr>) -> Answer<Handle<Dm>> {
-    let (device, attr) = (context.look()?, attr.required(Errno::INVAL)?);
+    let (device, attr) = (context.lookup()?, attr.required(Errno::INVAL)?);
     if attr.comp_mask != 0 || attr.log_align_req > LOG_ALIGN_MAX || attr.length == 0 {
         return Err(Errno::INVAL);
     }
@@ -47,7 +47,7 @@ pub(crate) fn alloc(context: Handle<Context>, attr: In<ibv_alloc_dm_attr>) -> An
 }
 
 pub(crate) fn free(dm: Handle<Dm>) -> Answer {
-    dm.look()?.remove().map(drop)
+    dm.lookup()?.remove().map(drop)
 }
 
 pub(crate) fn register(
@@ -57,7 +57,7 @@ pub(crate) fn register(
     length: usize,
     access: u32,
 ) -> Answer<Handle<Mr>> {
-    let (pd, dm) = (pd.look()?, dm.look()?);
+    let (pd, dm) = (pd.lookup()?, dm.lookup()?);
     // Such regions are zero-based, and programs must pass the flag for that (ibv_reg_dm_mr(3)).
     if access & IBV_ACCESS_ZERO_BASED == 0 {
         return Err(Errno::INVAL);
@@ -77,7 +77,7 @@ enum Transfer {
 }
 
 fn copy(dm: Handle<Dm>, at: u64, way: Transfer, len: usize) -> Answer {
-    let (dm, at) = (dm.look()?, usize::try_from(at).map_err(|_| Errno::INVAL)?);
+    let (dm, at) = (dm.lookup()?, usize::try_from(at).map_err(|_| Errno::INVAL)?);
     let is_null = match way {
         Transfer::In(from) => from.is_null(),
         Transfer::Out(to) => to.is_null(),
@@ -88,7 +88,7 @@ fn copy(dm: Handle<Dm>, at: u64, way: Transfer, len: usize) -> Answer {
     match way {
         Transfer::In(from) => {
             // SAFETY: a program passes as many bytes of its memory as it states, and does not change them during the call. Test:
-            // `a_pair_in_c_does_what_others_leave_out` in tests/programs.rs.
+            // `connected_pair_in_c_uses_rare_features` in tests/programs.rs.
             let bytes = unsafe { std::slice::from_raw_parts(from, len) };
             dm.buf.write(at, bytes)?;
         }
@@ -102,9 +102,9 @@ fn copy(dm: Handle<Dm>, at: u64, way: Transfer, len: usize) -> Answer {
 }
 
 extern "C" fn memcpy_to_dm(dm: *mut ibv_dm, at: u64, from: *const c_void, len: usize) -> c_int {
-    answer::errno(|| copy(Handle::of(dm), at, Transfer::In(from.cast()), len))
+    answer::errno(|| copy(Handle::from_ptr(dm), at, Transfer::In(from.cast()), len))
 }
 
 extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut ibv_dm, at: u64, len: usize) -> c_int {
-    answer::errno(|| copy(Handle::of(dm), at, Transfer::Out(to.cast()), len))
+    answer::errno(|| copy(Handle::from_ptr(dm), at, Transfer::Out(to.cast()), len))
 }

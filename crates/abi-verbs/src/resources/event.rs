@@ -9,29 +9,29 @@ use rdma_abi::verbs::{ibv_async_element, ibv_async_event};
 
 use crate::answer::Answer;
 use crate::errno::Errno;
-use crate::objects::{Context, Cq, Event, Qp, QpEvent, Srq};
+use crate::objects::{AsyncQpEvent, Context, Cq, Event, Qp, Srq};
 use crate::slab::Handle;
 
-pub(crate) fn of_cq(cq: Handle<Cq>) {
-    if let Ok(held) = cq.look() {
-        tell(held.context, Event::Cq(cq));
+pub(crate) fn queue_cq_event(cq: Handle<Cq>) {
+    if let Ok(held) = cq.lookup() {
+        queue_event(held.context, Event::Cq(cq));
     }
 }
 
-pub(crate) fn of_qp(qp: Handle<Qp>, kind: QpEvent) {
-    if let Ok(held) = qp.look() {
-        tell(held.context, Event::Qp(qp, kind));
+pub(crate) fn queue_qp_event(qp: Handle<Qp>, kind: AsyncQpEvent) {
+    if let Ok(held) = qp.lookup() {
+        queue_event(held.context, Event::Qp(qp, kind));
     }
 }
 
-pub(crate) fn of_srq(srq: Handle<Srq>) {
-    if let Ok(held) = srq.look() {
-        tell(held.context, Event::Srq(srq));
+pub(crate) fn queue_srq_event(srq: Handle<Srq>) {
+    if let Ok(held) = srq.lookup() {
+        queue_event(held.context, Event::Srq(srq));
     }
 }
 
-fn tell(context: Handle<Context>, event: Event) {
-    if let Ok(context) = context.look() {
+fn queue_event(context: Handle<Context>, event: Event) {
+    if let Ok(context) = context.lookup() {
         context.events.put(event);
     }
 }
@@ -41,7 +41,7 @@ pub(crate) fn ibv_get_async_event(
     context: Handle<Context>,
     place: Out<ibv_async_event>,
 ) -> Answer<Option<RawFd>> {
-    let context = context.look()?;
+    let context = context.lookup()?;
     let place = place.required(Errno::INVAL)?;
     while let Some(event) = context.events.take() {
         if let Some(event) = deliver(&event) {
@@ -49,27 +49,27 @@ pub(crate) fn ibv_get_async_event(
             return Ok(None);
         }
     }
-    context.events.until()
+    context.events.fd_to_wait_for()
 }
 
 /// Converts an event to C; `None` if its object was destroyed in the meantime.
 fn deliver(event: &Event) -> Option<ibv_async_event> {
     let (element, kind) = match event {
         Event::Cq(cq) => {
-            cq.look().ok()?.events.deliver();
+            cq.lookup().ok()?.events.deliver();
             (ibv_async_element { cq: cq.cast() }, n::IBV_EVENT_CQ_ERR)
         }
         Event::Qp(qp, kind) => {
-            qp.look().ok()?.events.deliver();
+            qp.lookup().ok()?.events.deliver();
             let kind = match kind {
-                QpEvent::QpAccessError => n::IBV_EVENT_QP_ACCESS_ERR,
-                QpEvent::QpFatal => n::IBV_EVENT_QP_FATAL,
-                QpEvent::LastWqeReached => n::IBV_EVENT_QP_LAST_WQE_REACHED,
+                AsyncQpEvent::QpAccessError => n::IBV_EVENT_QP_ACCESS_ERR,
+                AsyncQpEvent::QpFatal => n::IBV_EVENT_QP_FATAL,
+                AsyncQpEvent::LastWqeReached => n::IBV_EVENT_QP_LAST_WQE_REACHED,
             };
             (ibv_async_element { qp: qp.cast() }, kind)
         }
         Event::Srq(srq) => {
-            srq.look().ok()?.events.deliver();
+            srq.lookup().ok()?.events.deliver();
             (ibv_async_element { srq: srq.cast() }, n::IBV_EVENT_SRQ_LIMIT_REACHED)
         }
     };
@@ -82,11 +82,11 @@ pub(crate) fn ibv_ack_async_event(event: Out<ibv_async_event>) -> Answer {
     // `nonsense_is_answered` in tests/programs.rs.
     let address = unsafe { event.element.cq };
     match event.event_type as u32 {
-        n::IBV_EVENT_CQ_ERR => Handle::<Cq>::of(address).look()?.events.acknowledge(1),
+        n::IBV_EVENT_CQ_ERR => Handle::<Cq>::from_ptr(address).lookup()?.events.acknowledge(1),
         n::IBV_EVENT_QP_ACCESS_ERR | n::IBV_EVENT_QP_FATAL | n::IBV_EVENT_QP_LAST_WQE_REACHED => {
-            Handle::<Qp>::of(address).look()?.events.acknowledge(1);
+            Handle::<Qp>::from_ptr(address).lookup()?.events.acknowledge(1);
         }
-        n::IBV_EVENT_SRQ_LIMIT_REACHED => Handle::<Srq>::of(address).look()?.events.acknowledge(1),
+        n::IBV_EVENT_SRQ_LIMIT_REACHED => Handle::<Srq>::from_ptr(address).lookup()?.events.acknowledge(1),
         _ => {}
     }
     Ok(())

@@ -64,7 +64,7 @@ pub(crate) fn insert(pd: Held<Pd>, mr: verbs::Mr, addr: *mut c_void) -> Answer<H
 }
 
 fn register(pd: Handle<Pd>, addr: *mut c_void, length: usize, access: u32) -> Answer<Handle<Mr>> {
-    let (pd, access) = (pd.look()?, rights(access)?);
+    let (pd, access) = (pd.lookup()?, rights(access)?);
     let base = NonNull::new(addr.cast::<u8>()).filter(|_| length != 0).ok_or(Errno::INVAL)?;
     if base.addr().get().checked_add(length).is_none() {
         return Err(Errno::INVAL);
@@ -109,7 +109,7 @@ pub(crate) fn ibv_reg_mr_iova2(
 }
 
 pub(crate) fn ibv_dereg_mr(mr: Handle<Mr>) -> Answer {
-    let Mr { mr, pd } = mr.look()?.remove()?;
+    let Mr { mr, pd } = mr.lookup()?.remove()?;
     pd.users.leave();
     Ok(mr.dereg()?)
 }

@@ -11,10 +11,10 @@ use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::objects::{Context, Pd, Srq};
 use crate::slab::{Handle, Object};
-use crate::usage::{Acks, Users};
+use crate::usage::{EventAcks, UseCount};
 
 fn create(pd: Handle<Pd>, srq_context: *mut c_void, attr: &mut ibv_srq_attr) -> Answer<Handle<Srq>> {
-    let pd = pd.look()?;
+    let pd = pd.lookup()?;
     let init = SrqInit { max_wr: attr.max_wr, max_sge: attr.max_sge.max(1) };
     let srq = pd.pd.create_srq(init)?;
     let number = srq.id();
@@ -28,10 +28,10 @@ fn create(pd: Handle<Pd>, srq_context: *mut c_void, attr: &mut ibv_srq_attr) -> 
         cond: libc::PTHREAD_COND_INITIALIZER,
         events_completed: 0,
     };
-    let (users, events) = (Users::default(), Acks::default());
+    let (users, events) = (UseCount::default(), EventAcks::default());
     let handle = Srq::slab().insert(seen, Srq { srq, context, pd, init, users, events })?;
     pd.users.join();
-    lock(&context.look()?.engine.objects).srqs.insert(number, handle);
+    lock(&context.lookup()?.engine.objects).srqs.insert(number, handle);
     attr.max_sge = init.max_sge;
     Ok(handle)
 }
@@ -57,21 +57,21 @@ pub(crate) fn create_of(init: &mut ibv_srq_init_attr_ex) -> Answer<Handle<Srq>> 
     if !is_basic || init.comp_mask & n::IBV_SRQ_INIT_ATTR_PD == 0 {
         return Err(Errno::OPNOTSUPP);
     }
-    create(Handle::of(init.pd), init.srq_context, &mut init.attr)
+    create(Handle::from_ptr(init.pd), init.srq_context, &mut init.attr)
 }
 
 pub(crate) fn number(srq: Handle<Srq>, place: Out<u32>) -> Answer {
-    let number = srq.look()?.srq.id();
+    let number = srq.lookup()?.srq.id();
     place.required(Errno::INVAL)?.set(number);
     Ok(())
 }
 
 pub(crate) fn ibv_modify_srq(srq: Handle<Srq>, attr: Out<ibv_srq_attr>, mask: i32) -> Answer {
-    let (srq, attr) = (srq.look()?, attr.get().ok_or(Errno::INVAL)?);
+    let (srq, attr) = (srq.lookup()?, attr.get().ok_or(Errno::INVAL)?);
     match mask.cast_unsigned() {
         n::IBV_SRQ_LIMIT => {
             srq.srq.arm_limit(attr.srq_limit)?;
-            srq.context.look()?.engine.expect_limits();
+            srq.context.lookup()?.engine.expect_limits();
             Ok(())
         }
         mask if mask & n::IBV_SRQ_MAX_WR != 0 => Err(Errno::OPNOTSUPP),
@@ -80,16 +80,16 @@ pub(crate) fn ibv_modify_srq(srq: Handle<Srq>, attr: Out<ibv_srq_attr>, mask: i3
 }
 
 pub(crate) fn ibv_query_srq(srq: Handle<Srq>, place: Out<ibv_srq_attr>) -> Answer {
-    let srq = srq.look()?;
+    let srq = srq.lookup()?;
     let SrqInit { max_wr, max_sge } = srq.init;
     place.required(Errno::INVAL)?.set(ibv_srq_attr { max_wr, max_sge, srq_limit: srq.srq.limit() });
     Ok(())
 }
 
 pub(crate) fn ibv_destroy_srq(srq: Handle<Srq>) -> Answer {
-    let srq = srq.look()?;
+    let srq = srq.lookup()?;
     srq.users.check_none()?;
-    if let Ok(context) = srq.context.look() {
+    if let Ok(context) = srq.context.lookup() {
         lock(&context.engine.objects).srqs.remove(&srq.srq.id());
     }
     srq.events.await_all();

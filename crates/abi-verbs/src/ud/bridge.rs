@@ -13,7 +13,7 @@ use rdma_abi::verbs::ibv_gid;
 
 use crate::answer::Answer;
 use crate::errno::Errno;
-use crate::ud::counts::Fate;
+use crate::ud::counts::DatagramOutcome;
 use crate::ud::frame::{GRH, MTU};
 
 /// Messages on the bridge at a time, in each direction.
@@ -85,7 +85,7 @@ impl Bridge {
     }
 
     /// The bridge's own queue pair.
-    pub(crate) fn end(&self) -> &Qp {
+    pub(crate) fn far_qp(&self) -> &Qp {
         &self.end
     }
 
@@ -118,7 +118,7 @@ impl Bridge {
     }
 
     /// Whether a datagram with this Q_Key is for this queue pair.
-    pub(super) fn knows(&self, qkey: u32) -> bool {
+    pub(super) fn accepts_qkey(&self, qkey: u32) -> bool {
         self.qkey.load(Ordering::Acquire) == qkey
     }
 
@@ -174,11 +174,11 @@ impl Bridge {
 
     /// Takes the next receive for `bytes` bytes. A receive that is too short stays posted: a receive error would end the queue pair,
     /// and a sender must not be able to cause that with a datagram that is too long.
-    fn take_receive(&self, bytes: usize) -> Result<(), Fate> {
+    fn take_receive(&self, bytes: usize) -> Result<(), DatagramOutcome> {
         let mut receives = lock(&self.receives);
         match receives.front() {
-            None => Err(Fate::NoReceive),
-            Some(room) if *room < bytes as u64 => Err(Fate::TooLong),
+            None => Err(DatagramOutcome::NoReceive),
+            Some(room) if *room < bytes as u64 => Err(DatagramOutcome::TooLong),
             Some(_) => {
                 receives.pop_front();
                 Ok(())
@@ -187,11 +187,17 @@ impl Bridge {
     }
 
     /// Sends a datagram to the program, if its next receive is long enough; otherwise drops it.
-    pub(super) fn give(&self, head: &[u8; GRH], payload: &[u8], imm: Option<u32>, from: u32) -> Fate {
+    pub(super) fn deliver(
+        &self,
+        head: &[u8; GRH],
+        payload: &[u8],
+        imm: Option<u32>,
+        from: u32,
+    ) -> DatagramOutcome {
         if !self.is_ready.load(Ordering::Acquire) || self.end.state() != QpState::ReadyToSend {
-            return Fate::Unknown;
+            return DatagramOutcome::Unknown;
         }
-        let Some(slot) = lock(&self.free).pop() else { return Fate::NoReceive };
+        let Some(slot) = lock(&self.free).pop() else { return DatagramOutcome::NoReceive };
         if let Err(fate) = self.take_receive(GRH + payload.len()) {
             self.release(slot);
             return fate;
@@ -209,8 +215,8 @@ impl Bridge {
         if sent.is_err() {
             lock(&self.sources).pop_back();
             self.release(slot);
-            return Fate::NoReceive;
+            return DatagramOutcome::NoReceive;
         }
-        Fate::Received
+        DatagramOutcome::Received
     }
 }

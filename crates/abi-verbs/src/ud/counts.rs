@@ -1,10 +1,10 @@
-//! [`Counts`]: counters of a device's datagrams in this process, by outcome.
+//! [`DatagramCounts`]: counters of a device's datagrams in this process, by outcome.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The outcome of a datagram; each is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum DatagramOutcome {
     /// It was sent by the socket, or no socket accepted it.
     Sent,
     /// It was delivered to a receive.
@@ -23,7 +23,7 @@ pub(super) enum Fate {
     NoRoom,
 }
 
-/// Hardware counter names of the port, in the order of [`Fate`].
+/// Hardware counter names of the port, in the order of [`DatagramOutcome`].
 const NAMES: [&str; 8] = [
     "ud_sent",
     "ud_received",
@@ -37,10 +37,10 @@ const NAMES: [&str; 8] = [
 
 /// Number of datagrams per outcome.
 #[derive(Debug, Default)]
-pub(crate) struct Counts([AtomicU64; NAMES.len()]);
+pub(crate) struct DatagramCounts([AtomicU64; NAMES.len()]);
 
-impl Counts {
-    pub(super) fn count(&self, fate: Fate) {
+impl DatagramCounts {
+    pub(super) fn count(&self, fate: DatagramOutcome) {
         self.0[fate as usize].fetch_add(1, Ordering::Relaxed);
     }
 

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_is_read_back_and_noise_is_not() {
+    fn sent_frame_is_read_back_and_noise_is_not() {
         let sgid = ibv_gid { raw: std::array::from_fn(|at| at as u8) };
         for imm in [None, Some(0), Some(0x0102_0304)] {
             let header = Header { to: 7, from: 8, qkey: 0x1111_1111, imm, sgid };

@@ -11,14 +11,14 @@
 //! | `socket` | AF_UNIX for devices that reach only this host, UDP for others |
 //! | `counts` | counters of datagrams by outcome |
 //! | `bridge` | [`Bridge`]: the peer of one queue pair |
-//! | `carrier` | [`Datagrams`]: moves datagrams between bridges and the socket |
+//! | `datagrams` | [`Datagrams`]: moves datagrams between bridges and the socket |
 
 mod bridge;
-mod carrier;
 mod counts;
+mod datagrams;
 mod frame;
 mod socket;
 
 pub(crate) use bridge::{Bridge, Destination};
-pub(crate) use carrier::Datagrams;
+pub(crate) use datagrams::Datagrams;
 pub(crate) use frame::MTU;

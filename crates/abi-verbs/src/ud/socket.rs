@@ -59,7 +59,7 @@ pub(super) enum Sent {
 /// The result of polling the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    Nothing,
+    NullValue,
     /// A datagram of this many bytes.
     Datagram(usize),
     /// A datagram from another user.
@@ -153,7 +153,7 @@ impl Socket {
                 Ok(found) => return found,
                 // UDP reports here that an earlier datagram was not accepted.
                 Err(why) if why.kind() == ErrorKind::ConnectionRefused => {}
-                Err(_) => return Received::Nothing,
+                Err(_) => return Received::NullValue,
             }
         }
     }

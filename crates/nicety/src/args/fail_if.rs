@@ -68,13 +68,13 @@ impl FromStr for Condition {
             .find(|c: char| !matches!(c, '0'..='9' | '.' | 'e' | 'E' | '-' | '+'))
             .unwrap_or(value.len());
         let (number, unit) = (&value[..digits], value[digits..].trim());
-        let number: f64 = number.parse().map_err(|_| refused(&format!("`{number}` is no number")))?;
+        let number: f64 = number.parse().map_err(|_| refused(&format!("{number:?} is not a number")))?;
         let Some((_, unit, factor)) = UNITS.iter().find(|(name, ..)| *name == unit) else {
             let names: Vec<&str> = UNITS.iter().skip(1).map(|(name, ..)| *name).collect();
-            return Err(refused(&format!("`{unit}` is no unit; there are {}", names.join(", "))));
+            return Err(refused(&format!("{unit:?} is not a unit; units are {}", names.join(", "))));
         };
         if !number.is_finite() {
-            return Err(refused("the limit is no finite number"));
+            return Err(refused("the limit is not finite"));
         }
         let levels = words.collect();
         Ok(Self { text: text.to_owned(), experiment, levels, size, above, limit: number * factor, unit })
@@ -97,7 +97,7 @@ enum Verdict {
 }
 
 impl Condition {
-    fn names(&self, experiment: &str, variant: &Variant, size: u64) -> bool {
+    fn matches(&self, experiment: &str, variant: &Variant, size: u64) -> bool {
         let has = |level: &String| variant.iter().any(|(_, known)| known == level);
         self.experiment == experiment
             && self.levels.iter().all(has)
@@ -105,7 +105,7 @@ impl Condition {
     }
 
     fn is_about(&self, r: &Measurement) -> bool {
-        self.names(&r.experiment, &r.variant, r.size_bytes)
+        self.matches(&r.experiment, &r.variant, r.size_bytes)
     }
 
     /// A result fails if its whole 95 % interval is beyond the limit, or, without an interval, its median.
@@ -126,12 +126,12 @@ impl Condition {
 /// A condition that no cell of the plan meets.
 pub(crate) fn check(conditions: &[Condition], plan: &CheckedPlan) -> Result<(), Failure> {
     let is_about = |condition: &Condition| {
-        plan.cells.iter().any(|cell| condition.names(&cell.experiment, &cell.variant, cell.size))
+        plan.cells.iter().any(|cell| condition.matches(&cell.experiment, &cell.variant, cell.size))
     };
     match conditions.iter().find(|condition| !is_about(condition)) {
         Some(none) => Err(Failure::usage(format!(
-            "--fail-if {none}: nothing that is measured has this experiment, these levels and this size; --dry-run and \
-             `nicety explain {}` show what there is",
+            "--fail-if {none}: no measured result has this experiment, these levels and this size; --dry-run and \
+             `nicety explain {}` list them",
             none.experiment
         ))),
         None => Ok(()),

@@ -11,9 +11,9 @@ use crate::error::Failure;
 /// The secret that `nicety serve` and its clients share.
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
-    /// File with the secret that both sides share, which nobody else can read; or else $NICETY_TOKEN
+    /// File with the secret that both sides share, readable by its owner only; or set NICETY_TOKEN
     ///
-    /// Each side proves to the other that it has the secret, which itself never travels.
+    /// Each side proves to the other that it has the secret; the secret itself is never sent.
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
     /// The secret itself; every user of this machine can see it while the command runs
@@ -35,7 +35,7 @@ impl TokenArgs {
     }
 
     /// The options for another command in the same directory and environment.
-    pub(crate) fn words(&self) -> Vec<OsString> {
+    pub(crate) fn command_options(&self) -> Vec<OsString> {
         let file = self.token_file.iter().flat_map(|path| ["--token-file".into(), path.into()]);
         let text = self.token.iter().flat_map(|text| ["--token".into(), text.into()]);
         file.chain(text).collect()

@@ -99,7 +99,7 @@ fn candidates(words: &[String]) -> Vec<Candidate> {
     let Some((word, before)) = words.split_last() else { return Vec::new() };
     let mut cli = usage::command();
     cli.build();
-    let Some(place) = Cursor::behind(before, &cli) else { return Vec::new() };
+    let Some(place) = Cursor::after_words(before, &cli) else { return Vec::new() };
     let command = place.command;
     let found = match (place.option, word.split_once('=')) {
         (Some(option), _) => values(command, option, word),
@@ -124,7 +124,7 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// The position after these words; `None` after `--`, where words belong to another program.
-    fn behind(words: &[String], cli: &'a Command) -> Option<Self> {
+    fn after_words(words: &[String], cli: &'a Command) -> Option<Self> {
         let mut place = Self { command: cli, option: None };
         for word in words {
             if place.option.take().is_some() {
@@ -230,13 +230,13 @@ fn factors(text: &str) -> Vec<Candidate> {
 mod tests {
     use super::*;
 
-    fn of(words: &[&str]) -> Vec<String> {
+    fn candidate_values(words: &[&str]) -> Vec<String> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         candidates(&words).into_iter().map(|candidate| candidate.value).collect()
     }
 
     #[test]
-    fn what_may_come_next() {
+    fn candidates_depend_on_the_words_before() {
         for (words, expected) in [
             (&["be"][..], &["bench"][..]),
             (&["help", "be"], &["bench"]),
@@ -262,20 +262,20 @@ mod tests {
             (&["run", "--dat", "--", "be"], &[]),
             (&["reproduce", "--set", "win"], &[]),
         ] {
-            assert_eq!(of(words), expected, "{words:?}");
+            assert_eq!(candidate_values(words), expected, "{words:?}");
         }
-        assert!(of(&["bench", "--device", "shm,"]).iter().all(|list| list != "shm,shm"));
-        assert_eq!(of(&["bench", ""]).len(), all().len());
-        assert_eq!(of(&["explain", "mpi"]).last().map(String::as_str), Some("mpi"));
+        assert!(candidate_values(&["bench", "--device", "shm,"]).iter().all(|list| list != "shm,shm"));
+        assert_eq!(candidate_values(&["bench", ""]).len(), all().len());
+        assert_eq!(candidate_values(&["explain", "mpi"]).last().map(String::as_str), Some("mpi"));
     }
 
     #[test]
     fn hidden_commands_stay_hidden() {
-        let shown = of(&[""]);
+        let shown = candidate_values(&[""]);
         assert!(shown.contains(&"bench".to_owned()) && shown.contains(&"help".to_owned()), "{shown:?}");
         for hidden in usage::command().get_subcommands().filter(|command| command.is_hide_set()) {
             assert!(!shown.contains(&hidden.get_name().to_owned()), "{shown:?}");
-            assert!(of(&["help", hidden.get_name()]).is_empty());
+            assert!(candidate_values(&["help", hidden.get_name()]).is_empty());
         }
     }
 }

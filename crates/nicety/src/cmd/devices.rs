@@ -19,11 +19,11 @@ const MARGIN: usize = 4;
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
-    devices: Vec<Listed>,
+    devices: Vec<ListedDevice>,
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct ListedDevice {
     name: String,
     about: String,
     options: Vec<[&'static str; 2]>,
@@ -49,7 +49,8 @@ struct Limit {
 /// # Errors
 /// Output that cannot be written.
 pub(crate) fn run(args: &DevicesArgs) -> Outcome {
-    let devices: Vec<Listed> = fabric::list().into_iter().chain([rails()]).map(look).collect();
+    let devices: Vec<ListedDevice> =
+        fabric::list().into_iter().chain([rails()]).map(open_and_describe).collect();
     let (width, colour) = (Stream::Out.width(), Stream::Out.colour());
     if args.json {
         Stream::Out.json(&Document { schema: SCHEMA, devices })?;
@@ -74,7 +75,7 @@ fn rails() -> DeviceInfo {
 }
 
 /// Opens a device to find out whether it works and what it can do.
-fn look(entry: DeviceInfo) -> Listed {
+fn open_and_describe(entry: DeviceInfo) -> ListedDevice {
     let DeviceInfo { name, about, options, baseline, available, .. } = entry;
     let opened = available.and_then(|()| fabric::attr(&name).map_err(|why| why.to_string()));
     let (attr, why_not) = match opened {
@@ -86,7 +87,7 @@ fn look(entry: DeviceInfo) -> Listed {
     if baseline == Baseline::Sockets {
         notes.extend(crate::doctor::network::notes(&crate::doctor::System::real()));
     }
-    Listed {
+    ListedDevice {
         name,
         about,
         options: options.into_iter().map(|(form, meaning)| [form, meaning]).collect(),
@@ -176,7 +177,7 @@ fn atomics(cap: AtomicCap) -> &'static str {
 
 /// One line for each device, cut at the width: real devices, then simulated ones; then the reasons why devices do not work
 /// here.
-fn screen(devices: &[Listed], width: usize, colour: bool) -> String {
+fn screen(devices: &[ListedDevice], width: usize, colour: bool) -> String {
     let column = devices.iter().map(|device| device.name.len()).max().unwrap_or(0);
     let room = MARGIN + column;
     let mut out = String::new();
@@ -186,7 +187,7 @@ fn screen(devices: &[Listed], width: usize, colour: bool) -> String {
         for device in devices.iter().filter(|device| fabric::is_virtual(&device.name) == simulated) {
             let about = device.about.strip_prefix("a model, in virtual time: ").unwrap_or(&device.about);
             let text = match &device.why_not {
-                None => cut(about, width.saturating_sub(room)),
+                None => shorten(about, width.saturating_sub(room)),
                 Some(why) => Paint::Bad.on(&wrap(&format!("not available: {why}"), room, width), colour),
             };
             let _ = writeln!(out, "  {:<column$}  {text}", device.name);
@@ -196,7 +197,7 @@ fn screen(devices: &[Listed], width: usize, colour: bool) -> String {
 }
 
 /// Cuts a text after a word, so that it fits into this many columns.
-fn cut(text: &str, width: usize) -> String {
+fn shorten(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
@@ -205,7 +206,7 @@ fn cut(text: &str, width: usize) -> String {
     format!("{}...", whole.trim_end_matches([',', ';']))
 }
 
-fn details(devices: &[Listed], width: usize, colour: bool) -> String {
+fn details(devices: &[ListedDevice], width: usize, colour: bool) -> String {
     let mut out = String::new();
     let margin = " ".repeat(MARGIN);
     for device in devices {
@@ -229,7 +230,7 @@ fn details(devices: &[Listed], width: usize, colour: bool) -> String {
 }
 
 /// Example commands that measure a device, with and without an option.
-fn examples(devices: &[Listed]) -> String {
+fn examples(devices: &[ListedDevice]) -> String {
     let mut out = String::new();
     if let Some(device) = devices.iter().find(|device| device.available) {
         let _ = writeln!(out, "\nMeasure one: nicety bench --device {}", device.name);
@@ -267,8 +268,8 @@ fn limit_lines(out: &mut String, limits: &[Limit], width: usize) {
 mod tests {
     use super::*;
 
-    fn listed(name: &str, why_not: Option<&str>) -> Listed {
-        Listed {
+    fn listed(name: &str, why_not: Option<&str>) -> ListedDevice {
+        ListedDevice {
             name: name.to_owned(),
             about: "sends, receives, and much more than one would think of at first sight".to_owned(),
             options: Vec::new(),
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_work_says_why_in_full() {
+    fn reason_of_an_unusable_device_is_shown_in_full() {
         let why = "no address of this host is an address of this host; give it one with ip addr add";
         let text = screen(&[listed("shm", None), listed("iwarp", Some(why))], 60, false);
         assert!(text.contains("\n  shm    sends, receives, and much more than one would...\n"), "{text}");
@@ -290,14 +291,14 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cut_after_a_word() {
-        assert_eq!(cut("one two", 7), "one two");
-        assert_eq!(cut("one, two three", 10), "one...");
-        assert_eq!(cut("one two three", 10), "one two...");
+    fn texts_are_shortened_after_a_word() {
+        assert_eq!(shorten("one two", 7), "one two");
+        assert_eq!(shorten("one, two three", 10), "one...");
+        assert_eq!(shorten("one two three", 10), "one two...");
     }
 
     #[test]
-    fn firmware_is_said_either_way() {
+    fn firmware_programs_are_shown_as_limits_or_none() {
         assert_eq!(firmware(None), "none");
         let cap = FirmwareCap { max_command: 64, max_header: 128, max_payload: 1 << 30, max_waiting: 8 };
         assert_eq!(firmware(Some(cap)), "yes; commands of 64 B, messages of 128 B and 1 GiB of payload");

@@ -6,7 +6,7 @@ use report::number::plural;
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
-use crate::doctor::{Check, State, System, examine};
+use crate::doctor::{Check, Severity, System, examine};
 use crate::error::{FAILED, OK, Outcome};
 use crate::term::{Paint, Stream, wrap};
 
@@ -18,7 +18,7 @@ struct Document<'a> {
     schema: &'static str,
     nicety_version: &'static str,
     /// The worst state of all checks.
-    state: State,
+    state: Severity,
     checks: &'a [Check],
 }
 
@@ -28,14 +28,14 @@ struct Document<'a> {
 /// Output that cannot be written.
 pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     let checks = examine(&System::real());
-    let worst = checks.iter().map(|check| check.state).max().unwrap_or(State::Ok);
+    let worst = checks.iter().map(|check| check.state).max().unwrap_or(Severity::Ok);
     if args.json {
         let nicety_version = env!("CARGO_PKG_VERSION");
         Stream::Out.json(&Document { schema: SCHEMA, nicety_version, state: worst, checks: &checks })?;
     } else {
         Stream::Out.print(&render(&checks, Stream::Out.width(), Stream::Out.colour()))?;
     }
-    Ok(if worst == State::Bad { FAILED } else { OK })
+    Ok(if worst == Severity::Bad { FAILED } else { OK })
 }
 
 fn render(checks: &[Check], width: usize, colour: bool) -> String {
@@ -44,9 +44,9 @@ fn render(checks: &[Check], width: usize, colour: bool) -> String {
     let mut out = String::new();
     for check in checks {
         let paint = match check.state {
-            State::Ok => Paint::Good,
-            State::Warn => Paint::Caution,
-            State::Bad => Paint::Bad,
+            Severity::Ok => Paint::Good,
+            Severity::Warn => Paint::Caution,
+            Severity::Bad => Paint::Bad,
         };
         let state = paint.on(&format!("{:<4}", check.state.word()), colour);
         let _ = writeln!(out, "  {state}  {:<name$}  {}", check.id, wrap(&check.found, margin, width));
@@ -57,13 +57,10 @@ fn render(checks: &[Check], width: usize, colour: bool) -> String {
         }
     }
     let count = |state| checks.iter().filter(|check| check.state == state).count();
-    let (warn, bad) = (count(State::Warn), count(State::Bad));
+    let (warn, bad) = (count(Severity::Warn), count(Severity::Bad));
     let verdict = match (bad, warn) {
-        (0, 0) => "All is well: numbers of this machine can be trusted.".to_owned(),
-        (0, n) => format!(
-            "{}: measuring works, but its numbers are weaker than they could be.",
-            plural(n, "warning")
-        ),
+        (0, 0) => "All checks are ok: numbers of this machine are reliable.".to_owned(),
+        (0, n) => format!("{}: measuring works, but its numbers are less reliable.", plural(n, "warning")),
         (n, _) => format!(
             "{}: some measurements will fail.",
             plural(n, "check") + if n == 1 { " is bad" } else { " are bad" }
@@ -87,7 +84,7 @@ mod tests {
             remedy: Some("ulimit -n 65536".to_owned()),
         };
         let text = render(
-            &[check(State::Warn, "because of that"), check(State::Bad, "for another reason")],
+            &[check(Severity::Warn, "because of that"), check(Severity::Bad, "for another reason")],
             60,
             false,
         );

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_what_there_is() {
+    fn unknown_name_is_refused_with_the_known_ones() {
         let failure = run(&ExplainArgs { experiment: Some("latncy".into()), mpi: Default::default() })
             .expect_err("no such one");
         assert!(failure.lines[0].contains("did you mean \"latency\"?"), "{failure:?}");

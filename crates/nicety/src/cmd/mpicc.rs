@@ -8,35 +8,35 @@ use std::process::Command;
 use crate::args::MpiccArgs;
 use crate::error::{Failure, OK, Outcome};
 use crate::term::Stream;
-use launcher::beside;
+use launcher::install_paths;
 use launcher::quote::shell_words;
 
 const HEADER: &str = "mpi.h";
 /// Where the header is: as installed, and in the sources that this program was built from.
-const HEADERS: [&str; 4] =
+const HEADER_FOLDERS: [&str; 4] =
     ["../include", "../include/nicety", "../../crates/abi-mpi/include", "../../../crates/abi-mpi/include"];
 /// Set in the compiler's environment: if the compiler calls this program again, `CC` is ignored, as it would lead to an endless
 /// loop.
-const BECOME: &str = "NICETY_MPICC";
+const STARTED_BY_US: &str = "NICETY_MPICC";
 /// Options with which a compiler does not link.
-const NO_LINKING: [&str; 5] = ["-c", "-S", "-E", "-M", "-MM"];
+const NO_LINK_OPTIONS: [&str; 5] = ["-c", "-S", "-E", "-M", "-MM"];
 /// Options that print a command line or a part of it, by their names in other MPI compilers.
-const SHOWS: [(&str, Shown); 10] = [
-    ("--show", Shown::Line),
-    ("-show", Shown::Line),
-    ("--showme", Shown::Line),
-    ("-showme", Shown::Line),
-    ("-link_info", Shown::Line),
-    ("-compile_info", Shown::Compiling),
-    ("--showme:compile", Shown::Options),
-    ("-showme:compile", Shown::Options),
-    ("--showme:link", Shown::Linking),
-    ("-showme:link", Shown::Linking),
+const SHOW_OPTIONS: [(&str, ShowPart); 10] = [
+    ("--show", ShowPart::Line),
+    ("-show", ShowPart::Line),
+    ("--showme", ShowPart::Line),
+    ("-showme", ShowPart::Line),
+    ("-link_info", ShowPart::Line),
+    ("-compile_info", ShowPart::Compiling),
+    ("--showme:compile", ShowPart::Options),
+    ("-showme:compile", ShowPart::Options),
+    ("--showme:link", ShowPart::Linking),
+    ("-showme:link", ShowPart::Linking),
 ];
 
 /// The part of a command line to print.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Shown {
+enum ShowPart {
     /// All of it.
     Line,
     /// The command line that only compiles.
@@ -65,13 +65,13 @@ impl Language {
 
     /// The value of that variable, unless it led back to this program, such as through a script in `CC` that calls this
     /// program.
-    fn named(self) -> Option<OsString> {
-        std::env::var_os(self.compiler().0).filter(|_| std::env::var_os(BECOME).is_none())
+    fn from_environment(self) -> Option<OsString> {
+        std::env::var_os(self.compiler().0).filter(|_| std::env::var_os(STARTED_BY_US).is_none())
     }
 
     /// The compiler with its options, such as `ccache gcc`. `named` is the value of its variable; if that names this program,
     /// as in `make CC="nicety mpicc"`, the default compiler is used.
-    fn words(self, named: Option<OsString>) -> Vec<OsString> {
+    fn command(self, named: Option<OsString>) -> Vec<OsString> {
         let named = named.unwrap_or_default();
         let named: Vec<OsString> = named.to_string_lossy().split_whitespace().map(Into::into).collect();
         if named.is_empty() || named.iter().any(|word| is_this_program(word)) {
@@ -98,17 +98,17 @@ fn is_this_program(word: &OsStr) -> bool {
 /// # Errors
 /// If the header or library is missing, or the compiler cannot be started.
 pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
-    let shown = |word: &OsString| SHOWS.iter().find(|(name, _)| word == name).map(|(_, shown)| *shown);
+    let shown = |word: &OsString| SHOW_OPTIONS.iter().find(|(name, _)| word == name).map(|(_, shown)| *shown);
     let arguments: Vec<_> = args.arguments.iter().filter(|word| shown(word).is_none()).cloned().collect();
-    let wanted = args.arguments.iter().find_map(shown).or(args.show.then_some(Shown::Line));
-    let (own, compiler) = (beside::own_directory()?, language.words(language.named()));
+    let wanted = args.arguments.iter().find_map(shown).or(args.show.then_some(ShowPart::Line));
+    let (own, compiler) = (install_paths::own_directory()?, language.command(language.from_environment()));
     if let Some(wanted) = wanted {
-        let words = show(&own, compiler, &arguments, wanted)?;
+        let words = requested_part(&own, compiler, &arguments, wanted)?;
         Stream::Out.data(&format!("{}\n", shell_words(&words)))?;
         return Ok(OK);
     }
-    let line = line(&own, compiler, &arguments)?;
-    let why = Command::new(&line[0]).args(&line[1..]).env(BECOME, "1").exec();
+    let line = command_line(&own, compiler, &arguments)?;
+    let why = Command::new(&line[0]).args(&line[1..]).env(STARTED_BY_US, "1").exec();
     Err(Failure::usage(format!(
         "the compiler {} cannot be started: {why}; install one, or name it by {}",
         Path::new(&line[0]).display(),
@@ -117,58 +117,64 @@ pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
 }
 
 /// The requested part of the command line.
-fn show(
+fn requested_part(
     own: &Path,
     compiler: Vec<OsString>,
     arguments: &[OsString],
-    wanted: Shown,
+    wanted: ShowPart,
 ) -> Result<Vec<OsString>, Failure> {
     match wanted {
-        Shown::Line => line(own, compiler, arguments),
-        Shown::Compiling => line(own, compiler, &[arguments, &["-c".into()]].concat()),
-        Shown::Options => Ok(vec![compiling(own)?]),
-        Shown::Linking => linking(own),
+        ShowPart::Line => command_line(own, compiler, arguments),
+        ShowPart::Compiling => command_line(own, compiler, &[arguments, &["-c".into()]].concat()),
+        ShowPart::Options => Ok(vec![header_option(own)?]),
+        ShowPart::Linking => link_options(own),
     }
 }
 
 /// The whole command line of the compiler.
-fn line(own: &Path, compiler: Vec<OsString>, arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
+fn command_line(
+    own: &Path,
+    compiler: Vec<OsString>,
+    arguments: &[OsString],
+) -> Result<Vec<OsString>, Failure> {
     let mut line = compiler;
-    line.push(compiling(own)?);
+    line.push(header_option(own)?);
     line.extend_from_slice(arguments);
-    let links = |word: &OsString| !NO_LINKING.iter().any(|option| word == option);
+    let links = |word: &OsString| !NO_LINK_OPTIONS.iter().any(|option| word == option);
     if arguments.iter().all(links) {
-        line.extend(linking(own)?);
+        line.extend(link_options(own)?);
     }
     Ok(line)
 }
 
 /// The compiler's option for the header.
-fn compiling(own: &Path) -> Result<OsString, Failure> {
-    let header = beside::find(own, &HEADERS, &[HEADER]).ok_or_else(|| missing(own, HEADER))?;
-    Ok(joined("-I", header.parent()))
+fn header_option(own: &Path) -> Result<OsString, Failure> {
+    let header =
+        install_paths::find(own, &HEADER_FOLDERS, &[HEADER]).ok_or_else(|| missing_file(own, HEADER))?;
+    Ok(joined_option("-I", header.parent()))
 }
 
 /// The linker's options for the library: by `-l:` and its full name if only that exists, as not every tool
 /// that reads these options supports `-l:`.
-fn linking(own: &Path) -> Result<Vec<OsString>, Failure> {
-    let library = beside::mpi(own).ok_or_else(|| missing(own, beside::MPI))?;
-    let name = match library.join(beside::MPI_BUILT).exists() {
+fn link_options(own: &Path) -> Result<Vec<OsString>, Failure> {
+    let library =
+        install_paths::mpi_directory(own).ok_or_else(|| missing_file(own, install_paths::MPI_SONAME))?;
+    let name = match library.join(install_paths::MPI_LINK_NAME).exists() {
         true => "-lmpi_abi".into(),
-        false => joined("-l:", Some(Path::new(beside::MPI))),
+        false => joined_option("-l:", Some(Path::new(install_paths::MPI_SONAME))),
     };
-    let path = joined("-Wl,-rpath,", Some(&library));
-    Ok(vec![joined("-L", Some(&library)), path, "-Wl,--enable-new-dtags".into(), name])
+    let path = joined_option("-Wl,-rpath,", Some(&library));
+    Ok(vec![joined_option("-L", Some(&library)), path, "-Wl,--enable-new-dtags".into(), name])
 }
 
-fn missing(own: &Path, name: &str) -> Failure {
+fn missing_file(own: &Path, name: &str) -> Failure {
     Failure::run(format!(
-        "{name} is not beside this program in {}; build it with `cargo build --release -p abi-mpi`",
+        "{name} is not installed with this program in {}; build it with `cargo build --release -p abi-mpi`",
         own.display()
     ))
 }
 
-fn joined(option: &str, path: Option<&Path>) -> OsString {
+fn joined_option(option: &str, path: Option<&Path>) -> OsString {
     let mut word = OsString::from(option);
     word.push(path.unwrap_or(Path::new("")));
     word
@@ -181,7 +187,7 @@ mod tests {
     /// Files as they are installed.
     fn installed() -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory");
-        for (place, name) in [("bin", "nicety"), ("lib", beside::MPI), ("include", HEADER)] {
+        for (place, name) in [("bin", "nicety"), ("lib", install_paths::MPI_SONAME), ("include", HEADER)] {
             std::fs::create_dir(root.path().join(place)).expect("a directory");
             std::fs::write(root.path().join(place).join(name), "").expect("a file");
         }
@@ -191,7 +197,7 @@ mod tests {
     fn shown(root: &Path, compiler: &str, arguments: &[&str]) -> String {
         let arguments: Vec<OsString> = arguments.iter().map(Into::into).collect();
         let compiler = compiler.split(' ').map(Into::into).collect();
-        let line = line(&root.join("bin"), compiler, &arguments);
+        let line = command_line(&root.join("bin"), compiler, &arguments);
         shell_words(&line.unwrap_or_else(|failure| panic!("{failure:?}")))
     }
 
@@ -210,7 +216,7 @@ mod tests {
         assert_eq!(shown(root.path(), "c++", &["-c", "a.c"]), format!("c++ -I{at}/include -c a.c"));
         // Build systems use the options that `mpicc -show` prints.
         assert!(shown(root.path(), "cc", &[]).ends_with("-l:libmpi_abi.so.1"));
-        std::fs::write(root.path().join("lib").join(beside::MPI_BUILT), "").expect("a file");
+        std::fs::write(root.path().join("lib").join(install_paths::MPI_LINK_NAME), "").expect("a file");
         assert!(shown(root.path(), "cc", &[]).ends_with(" -lmpi_abi"));
     }
 
@@ -219,23 +225,23 @@ mod tests {
         let root = installed();
         let at = root.path().canonicalize().expect("a path");
         let part = |wanted| {
-            let words = show(&root.path().join("bin"), vec!["cc".into()], &["-g".into()], wanted);
+            let words = requested_part(&root.path().join("bin"), vec!["cc".into()], &["-g".into()], wanted);
             shell_words(&words.unwrap_or_else(|failure| panic!("{failure:?}")))
         };
-        assert_eq!(part(Shown::Options), format!("-I{}/include", at.display()));
-        assert_eq!(part(Shown::Compiling), format!("cc -I{}/include -g -c", at.display()));
-        assert!(part(Shown::Linking).starts_with(&format!("-L{}/lib ", at.display())));
-        assert!(part(Shown::Line).contains("include -g -L"));
+        assert_eq!(part(ShowPart::Options), format!("-I{}/include", at.display()));
+        assert_eq!(part(ShowPart::Compiling), format!("cc -I{}/include -g -c", at.display()));
+        assert!(part(ShowPart::Linking).starts_with(&format!("-L{}/lib ", at.display())));
+        assert!(part(ShowPart::Line).contains("include -g -L"));
     }
 
     /// Goal: a compiler variable that names this program, by any name, is ignored. Method: the test binary takes the place of
     /// the program.
     #[test]
-    fn this_program_is_no_compiler() {
+    fn this_program_is_not_taken_as_compiler() {
         let folder = tempfile::tempdir().expect("a directory");
         let (own, link) = (std::env::current_exe().expect("this test"), folder.path().join("mpicc"));
         std::os::unix::fs::symlink(&own, &link).expect("a link");
-        let words = |named: String| Language::Cxx.words(Some(named.into()));
+        let words = |named: String| Language::Cxx.command(Some(named.into()));
         assert_eq!(words(format!("ccache {} mpicxx", own.display())), ["c++"]);
         assert_eq!(words(link.display().to_string()), ["c++"]);
         assert_eq!(words(" ".into()), ["c++"]);
@@ -243,15 +249,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_header_or_library_is_named() {
         let root = installed();
         let said = |arguments: &[OsString]| {
-            line(&root.path().join("bin"), Language::C.words(None), arguments)
+            command_line(&root.path().join("bin"), Language::C.command(None), arguments)
                 .expect_err("something is missing")
                 .lines[0]
                 .clone()
         };
-        std::fs::remove_file(root.path().join("lib").join(beside::MPI)).expect("a file");
+        std::fs::remove_file(root.path().join("lib").join(install_paths::MPI_SONAME)).expect("a file");
         assert!(
             said(&["a.c".into()]).starts_with("libmpi_abi.so.1 is not beside"),
             "{}",

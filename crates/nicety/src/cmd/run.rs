@@ -16,7 +16,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::args::RunArgs;
 use crate::error::{Failure, NOT_EXECUTABLE, NOT_FOUND, OK, Outcome};
 use crate::term::Stream;
-use launcher::beside;
+use launcher::install_paths;
 use launcher::quote::shell_words;
 
 /// The provider library of uDAPL, as cargo names it.
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         fabric::check(device).map_err(Failure::usage)?;
         if fabric::is_virtual(device) {
             return Err(Failure::usage(format!(
-                "{device} lives in virtual time, where other programs cannot run; take shm or iwarp"
+                "{device} runs in virtual time only, where other programs cannot run; use shm or iwarp"
             )));
         }
     }
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         return with_dat(args);
     }
     let [search, preload] = ["LD_LIBRARY_PATH", "LD_PRELOAD"].map(std::env::var_os);
-    let own = beside::own_directory()?;
+    let own = install_paths::own_directory()?;
     let library = args.provider.as_deref();
     let (search, preload) = (search.as_deref(), preload.as_deref());
     let variables = verbs::environment(&own, library, &args.devices, args.rnic, search, preload)?;
@@ -64,7 +64,7 @@ fn with_dat(args: &RunArgs) -> Outcome {
             };
             path.canonicalize().map_err(missing)?
         }
-        None => find(&beside::own_directory()?)?,
+        None => find_library(&install_paths::own_directory()?)?,
     };
     let config = write_config(&dat_conf(&args.ia, device, &library)?)?;
     // Through the process id, which exec keeps: children that close their descriptors can still open it.
@@ -81,19 +81,19 @@ fn become_program(args: &RunArgs, variables: Vec<(&str, OsString)>) -> Failure {
     let why = Command::new(program).args(rest).envs(variables).exec();
     let (status, hint) = match why.kind() {
         std::io::ErrorKind::NotFound => (NOT_FOUND, "check its name and PATH"),
-        _ => (NOT_EXECUTABLE, "check that it is a program which you may execute"),
+        _ => (NOT_EXECUTABLE, "check that it is a program that you may execute"),
     };
     let program = Path::new(program).display();
     Failure { status, ..Failure::usage(format!("cannot start {program}: {why}; {hint}")) }
 }
 
 /// Finds the provider library relative to this program.
-fn find(own: &Path) -> Result<PathBuf, Failure> {
-    beside::find(own, &beside::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
+fn find_library(own: &Path) -> Result<PathBuf, Failure> {
+    install_paths::find(own, &install_paths::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
         let place = own.parent().unwrap_or(own).join("lib").join(LIBRARY);
         Failure::usage(format!(
-            "{LIBRARY} is neither beside this program nor in ../lib; in the sources: cargo build --release -p abi-dapl && \
-             install -D target/release/{LIBRARY} {}; or say --library PATH",
+            "{LIBRARY} is neither next to this program nor in ../lib; in the sources: cargo build --release -p abi-dapl && \
+             install -D target/release/{LIBRARY} {}; or give --library PATH",
             place.display()
         ))
     })
@@ -106,7 +106,7 @@ fn dat_conf(ia: &str, device: &str, library: &Path) -> Result<String, Failure> {
         if text.is_empty() || text.contains(['"', '\n', '\\', '#']) || what != "device" && text.contains(' ')
         {
             return Err(Failure::usage(format!(
-                "the {what} {text:?} cannot stand in a dat.conf; use one without blanks, quotes, \\ and #"
+                "a dat.conf cannot contain the {what} {text:?}; use one without blanks, quotes, \\ and #"
             )));
         }
     }
@@ -122,7 +122,7 @@ fn write_config(text: &str) -> Result<File, Failure> {
         Ok(file)
     };
     write().map_err(|why: std::io::Error| {
-        Failure::run(format!("cannot keep a dat.conf in memory: {why}; check the limits of the process"))
+        Failure::run(format!("cannot create a dat.conf in memory: {why}; check the limits of the process"))
     })
 }
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_said_before_anything_starts() {
+    fn invalid_options_are_refused_before_the_program_starts() {
         for (device, hint) in
             [("smh", "shm, iwarp"), ("model:mt23108-vapi", "virtual time"), ("iwarp@x", "10.0.0.1")]
         {
@@ -170,7 +170,7 @@ mod tests {
         assert!(run(&two).expect_err("one too many").lines[0].contains("once"));
         let empty = tempfile::tempdir().expect("a directory");
         let own = empty.path().join("bin");
-        let told = find(&own).expect_err("nothing is there");
+        let told = find_library(&own).expect_err("nothing is there");
         assert!(told.status == crate::error::USAGE && told.lines[0].contains("cargo build"), "{told:?}");
         // The library is found at the place that the error message names.
         let place = told.lines[0].split(' ').find(|word| word.starts_with('/')).expect("a path");
@@ -179,7 +179,7 @@ mod tests {
             std::fs::create_dir_all(folder).expect("a folder");
         }
         std::fs::write(place, "").expect("a file");
-        assert_eq!(find(&own), Ok(place.canonicalize().expect("it is there")));
+        assert_eq!(find_library(&own), Ok(place.canonicalize().expect("it is there")));
         assert!(dat_conf("a b", "shm", Path::new("/x.so")).is_err());
         assert!(dat_conf("a", "shm\"", Path::new("/x.so")).is_err());
     }

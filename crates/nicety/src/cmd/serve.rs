@@ -11,7 +11,7 @@ use crate::args::ServeArgs;
 use crate::error::{FAILED, Failure, OK, Outcome};
 use crate::signals::Signals;
 use crate::term::{Stream, remark};
-use launcher::beside;
+use launcher::install_paths;
 
 /// Serves clients until a signal arrives.
 ///
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &ServeArgs) -> Outcome {
     let (device, token) = (args.device.clone(), args.token.read()?);
     let own = || {
         Ok::<_, Failure>(WorkerCommand {
-            program: beside::own_program()?,
+            program: install_paths::own_program()?,
             args: ["mpirun", "--agent"].map(Into::into).into(),
         })
     };
@@ -77,7 +77,7 @@ mod tests {
     use bench::token::Token;
 
     #[test]
-    fn the_hint_is_what_one_would_type() {
+    fn hint_is_a_command_line_for_the_client() {
         let serving = |asked: &str, device: Option<&str>| {
             let listen: SocketAddr = asked.parse().expect("an address");
             let token = if listen.ip().is_loopback() { None } else { Token::random().ok() };

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The severity of a check's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum State {
+pub(crate) enum Severity {
     /// Nothing to do.
     Ok,
     /// Measurements are less reliable than they could be.
@@ -14,7 +14,7 @@ pub(crate) enum State {
     Bad,
 }
 
-impl State {
+impl Severity {
     /// The word in the output.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ pub(crate) struct Check {
     /// Its name, which stays the same in all versions.
     pub(crate) id: &'static str,
     /// The severity.
-    pub(crate) state: State,
+    pub(crate) state: Severity,
     /// What was found.
     pub(crate) found: String,
     /// Why that matters, unless it is ok.
@@ -43,7 +43,7 @@ pub(crate) struct Check {
 impl Check {
     /// A check without a problem.
     pub(super) fn ok(id: &'static str, found: impl Into<String>) -> Self {
-        Self { id, state: State::Ok, found: found.into(), why: None, remedy: None }
+        Self { id, state: Severity::Ok, found: found.into(), why: None, remedy: None }
     }
 
     /// Measurements are less reliable: why that matters, and what to do.
@@ -54,7 +54,7 @@ impl Check {
         remedy: impl Into<String>,
     ) -> Self {
         let (why, remedy) = (Some(why.to_owned()), Some(remedy.into()));
-        Self { id, state: State::Warn, found: found.into(), why, remedy }
+        Self { id, state: Severity::Warn, found: found.into(), why, remedy }
     }
 
     /// Some measurements fail: which, and what to do.
@@ -64,6 +64,6 @@ impl Check {
         why: &str,
         remedy: impl Into<String>,
     ) -> Self {
-        Self { state: State::Bad, ..Self::warn(id, found, why, remedy) }
+        Self { state: Severity::Bad, ..Self::warn(id, found, why, remedy) }
     }
 }

@@ -17,14 +17,14 @@ pub(super) fn governor(system: &System, cores: &[usize]) -> Check {
         .map(|(core, name)| format!("{name} on core {core}"))
         .collect();
     if all.is_empty() {
-        return Check::ok(id, "the kernel shows none (usual in a virtual machine: the host decides)");
+        return Check::ok(id, "the kernel reports none (usual in a virtual machine, where the host decides)");
     }
     match others.as_slice() {
         [] => Check::ok(id, "performance"),
         [first, rest @ ..] => Check::warn(
             id,
             if rest.is_empty() { first.clone() } else { format!("{first} and {} more", rest.len()) },
-            "The frequency follows the load, so short messages are timed at one speed and long ones at another.",
+            "The frequency follows the load, so short and long messages are timed at different speeds.",
             "sudo cpupower frequency-set -g performance",
         ),
     }
@@ -42,13 +42,13 @@ pub(super) fn source(system: &System) -> Check {
     let remedy = if available.split_whitespace().any(|name| name == "tsc") {
         format!("echo tsc | sudo tee /{base}current_clocksource")
     } else {
-        "nothing in software: results of this machine carry clock=monotonic and batch more operations"
+        "none in software: results of this machine have clock=monotonic and time more operations at once"
             .to_owned()
     };
     Check::warn(
         id,
         format!("no invariant time-stamp counter; the kernel's clock source is {kernel}"),
-        "Reading the system's clock costs tens to hundreds of ns, so single short operations cannot be timed.",
+        "Reading the system clock takes tens to hundreds of ns, so single short operations cannot be timed.",
         remedy,
     )
 }
@@ -63,36 +63,36 @@ pub(super) fn hypervisor(system: &System) -> Check {
     Check::ok(
         id,
         match (guest, kind) {
-            (false, _) => "none seen".to_owned(),
+            (false, _) => "none detected".to_owned(),
             (true, Some(kind)) => {
-                format!("a virtual machine ({kind}): compare its numbers with its own only")
+                format!("a virtual machine ({kind}): compare its numbers only with its own")
             }
-            (true, None) => "a virtual machine: compare its numbers with its own only".to_owned(),
+            (true, None) => "a virtual machine: compare its numbers only with its own".to_owned(),
         },
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::State;
+    use super::super::check::Severity;
     use super::super::system::tests::Fake;
     use super::*;
 
     #[test]
-    fn a_governor_that_follows_the_load_is_named_with_its_cores() {
+    fn governor_that_follows_the_load_is_reported_with_its_cores() {
         let path = |n: usize| format!("sys/devices/system/cpu/cpu{n}/cpufreq/scaling_governor");
         let fake = Fake::new(&[(&path(0), "powersave"), (&path(1), "powersave"), (&path(2), "performance")]);
         assert_eq!(governor(&fake.system, &[0, 1]).found, "powersave on core 0 and 1 more");
-        assert_eq!(governor(&fake.system, &[0, 1]).state, State::Warn);
-        assert_eq!(governor(&fake.system, &[2]).state, State::Ok);
-        assert_eq!(governor(&fake.system, &[7]).state, State::Ok);
+        assert_eq!(governor(&fake.system, &[0, 1]).state, Severity::Warn);
+        assert_eq!(governor(&fake.system, &[2]).state, Severity::Ok);
+        assert_eq!(governor(&fake.system, &[7]).state, Severity::Ok);
     }
 
     #[test]
-    fn a_virtual_machine_is_seen_by_its_flag() {
+    fn virtual_machine_is_recognised_by_its_flag() {
         let fake = Fake::new(&[("proc/cpuinfo", "processor : 0\nflags : fpu hypervisor sse\n")]);
         assert!(hypervisor(&fake.system).found.contains("virtual machine"));
         fake.set(&[("proc/cpuinfo", "processor : 0\nflags : fpu sse\n")]);
-        assert_eq!(hypervisor(&fake.system).found, "none seen");
+        assert_eq!(hypervisor(&fake.system).found, "none detected");
     }
 }

@@ -9,17 +9,17 @@ use super::system::System;
 pub(super) fn count(system: &System, cores: &[usize]) -> Check {
     let id = "cores";
     let n = cores.len();
-    let quota = quota(system);
+    let quota = cpu_quota(system);
     let found = match quota {
-        Some(share) => format!("{n} usable, limited to the time of {share:.1}"),
+        Some(share) => format!("{n} usable, limited to the processor time of {share:.1}"),
         None => format!("{n} usable"),
     };
     let limited = quota.is_some_and(|share| share < 2.0);
     match n {
         0 => Check::warn(
             id,
-            "the kernel does not say which cores may be used",
-            "Without that, neither side is pinned and the scheduler moves them about.",
+            "the kernel does not report the usable cores",
+            "Neither side can be pinned, so the scheduler moves both between cores.",
             "mount /proc and /sys, and allow sched_getaffinity in the container's seccomp profile",
         ),
         1 => Check::warn(
@@ -31,7 +31,7 @@ pub(super) fn count(system: &System, cores: &[usize]) -> Check {
         _ if limited => Check::warn(
             id,
             found,
-            "The control group stops the process when its share is used up, in the middle of a measurement.",
+            "The control group stops the process when its quota is used up, in the middle of a measurement.",
             "raise the limit (cpu.max of the control group; --cpus=2 or more of a container)",
         ),
         _ => Check::ok(id, found),
@@ -39,7 +39,7 @@ pub(super) fn count(system: &System, cores: &[usize]) -> Check {
 }
 
 /// The limit of the control groups in cores (`cpu.max` of this group and its ancestors), if there is one.
-fn quota(system: &System) -> Option<f64> {
+fn cpu_quota(system: &System) -> Option<f64> {
     let of = |group: String| {
         let text = system.read(&format!("sys/fs/cgroup/{group}/cpu.max"))?;
         let (quota, period) = text.split_once(' ')?;
@@ -56,7 +56,7 @@ pub(super) fn pinning(cores: &[usize]) -> Check {
         tried.into_iter().find_map(|core| Some((core, host::real::pin_to_core(core).err()?)))
     });
     match refused.join() {
-        Ok(None) => Check::ok("pinning", "works on each of them"),
+        Ok(None) => Check::ok("pinning", "works on each of these cores"),
         Ok(Some((core, why))) => Check::warn(
             "pinning",
             format!("core {core} refuses: {why}"),
@@ -82,58 +82,58 @@ pub(super) fn threads_of_a_core(system: &System, cores: &[usize]) -> Check {
     groups.sort();
     groups.dedup();
     match groups.len() {
-        0 => Check::ok(id, "the kernel does not say which cores are threads of one"),
+        0 => Check::ok(id, "the kernel does not report which processors share a core"),
         1 if cores.len() > 1 => Check::warn(
             id,
             format!("all usable cores are hardware threads of one core ({})", groups[0]),
-            "The two sides share its execution units and caches: latency looks better than between two cores, \
+            "The two sides share its execution units and caches: latency is lower than between two cores, \
              bandwidth worse.",
             "allow the process cores of different groups of \
              /sys/devices/system/cpu/cpu*/topology/thread_siblings_list (taskset, cpuset of the control group)",
         ),
-        n => Check::ok(id, format!("{} behind them", plural(n, "physical core"))),
+        n => Check::ok(id, format!("{} in total", plural(n, "physical core"))),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::State;
+    use super::super::check::Severity;
     use super::super::system::tests::Fake;
     use super::*;
 
     #[test]
-    fn a_control_group_above_limits_too() {
+    fn limit_of_an_outer_control_group_counts() {
         let fake = Fake::new(&[
             ("proc/self/cgroup", "0::/a/b\n"),
             ("sys/fs/cgroup/a/b/cpu.max", "max 100000"),
             ("sys/fs/cgroup/a/cpu.max", "150000 100000"),
         ]);
-        assert_eq!(quota(&fake.system), Some(1.5));
+        assert_eq!(cpu_quota(&fake.system), Some(1.5));
         let check = count(&fake.system, &[0, 1]);
-        assert_eq!(check.state, State::Warn);
+        assert_eq!(check.state, Severity::Warn);
         assert!(check.found.contains("limited to the time of 1.5"), "{}", check.found);
     }
 
     #[test]
-    fn two_free_cores_are_fine_and_one_is_not() {
+    fn two_usable_cores_are_enough_and_one_is_not() {
         let fake = Fake::new(&[("proc/self/cgroup", "0::/\n")]);
-        assert_eq!(count(&fake.system, &[0, 1]).state, State::Ok);
-        assert_eq!(count(&fake.system, &[3]).state, State::Warn);
-        assert_eq!(count(&fake.system, &[]).state, State::Warn);
+        assert_eq!(count(&fake.system, &[0, 1]).state, Severity::Ok);
+        assert_eq!(count(&fake.system, &[3]).state, Severity::Warn);
+        assert_eq!(count(&fake.system, &[]).state, Severity::Warn);
     }
 
     #[test]
-    fn threads_of_one_core_are_told_from_cores() {
+    fn hardware_threads_of_a_core_are_not_counted_as_cores() {
         let path = |n: usize| format!("sys/devices/system/cpu/cpu{n}/topology/thread_siblings_list");
         let fake = Fake::new(&[(&path(0), "0-1\n"), (&path(1), "0-1\n"), (&path(2), "2-3\n")]);
-        assert_eq!(threads_of_a_core(&fake.system, &[0, 1]).state, State::Warn);
-        assert_eq!(threads_of_a_core(&fake.system, &[0, 2]).state, State::Ok);
-        assert_eq!(threads_of_a_core(&fake.system, &[0]).state, State::Ok);
+        assert_eq!(threads_of_a_core(&fake.system, &[0, 1]).state, Severity::Warn);
+        assert_eq!(threads_of_a_core(&fake.system, &[0, 2]).state, Severity::Ok);
+        assert_eq!(threads_of_a_core(&fake.system, &[0]).state, Severity::Ok);
     }
 
     #[test]
     fn pinning_works_where_it_is_allowed() {
-        assert_eq!(pinning(&host::real::allowed_cores()).state, State::Ok);
-        assert_eq!(pinning(&[usize::MAX]).state, State::Warn);
+        assert_eq!(pinning(&host::real::allowed_cores()).state, Severity::Ok);
+        assert_eq!(pinning(&[usize::MAX]).state, Severity::Warn);
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn other_processes(system: &System) -> Check {
     }
     measuring.sort_unstable();
     let served = if serving > 0 {
-        format!("; {serving} serving, which costs nothing while idle")
+        format!("; {serving} serving, which is harmless while idle")
     } else {
         String::new()
     };
@@ -39,7 +39,7 @@ pub(super) fn other_processes(system: &System) -> Check {
             plural(measuring.len(), "nicety process").replace("processs", "processes"),
             list.join(", ")
         ),
-        "Two measurements at once measure each other.",
+        "Simultaneous measurements disturb each other.",
         format!("wait for them, or kill {}", list.join(" ")),
     )
 }
@@ -55,7 +55,7 @@ fn command(system: &System, pid: u32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::State;
+    use super::super::check::Severity;
     use super::super::system::tests::Fake;
     use super::*;
 
@@ -66,12 +66,12 @@ mod tests {
             ("proc/11/cmdline", "bash\0bench\0"),
         ]);
         let calm = other_processes(&fake.system);
-        assert_eq!(calm.state, State::Ok);
+        assert_eq!(calm.state, Severity::Ok);
         assert!(calm.found.contains("1 serving"));
         fake.set(&[("proc/12/cmdline", "nicety\0worker\0")]);
         fake.set(&[("proc/9/cmdline", "/opt/nicety-0.2\0bench\0latency\0")]);
         let check = other_processes(&fake.system);
-        assert_eq!(check.state, State::Warn);
+        assert_eq!(check.state, Severity::Warn);
         assert_eq!(check.remedy.as_deref(), Some("wait for them, or kill 9 12"));
         assert!(check.found.starts_with("2 nicety processes measuring: 9, 12"), "{}", check.found);
     }

@@ -22,7 +22,7 @@ pub(super) fn memlock() -> Check {
     let found = match limit {
         None => text,
         Some(_) => format!(
-            "{text}; enough here: software devices lock no memory (a hardware card would: ulimit -l unlimited)"
+            "{text}; sufficient, as software devices lock no memory (a hardware card needs ulimit -l unlimited)"
         ),
     };
     Check::ok("memlock", found)
@@ -31,21 +31,21 @@ pub(super) fn memlock() -> Check {
 /// The limit of open files.
 pub(super) fn files() -> Check {
     let limits = getrlimit(Resource::Nofile);
-    files_of(limits.current, limits.maximum)
+    check_files(limits.current, limits.maximum)
 }
 
-fn files_of(now: Option<u64>, most: Option<u64>) -> Check {
+fn check_files(now: Option<u64>, most: Option<u64>) -> Check {
     let id = "open-files";
     let Some(now) = now else { return Check::ok(id, "unlimited") };
     let remedy = match most {
         Some(most) if most < FILES_WANTED => format!(
-            "raise the hard limit, which is {most}: nofile in /etc/security/limits.conf, --ulimit nofile=65536 of a container"
+            "raise the hard limit of {most}: nofile in /etc/security/limits.conf, --ulimit nofile=65536 of a container"
         ),
         Some(most) => format!("ulimit -n {most}"),
         None => "ulimit -n 65536".to_owned(),
     };
-    let found = format!("{now} may be open");
-    let why = "Each connection takes about four of them on each side; when they run out, connecting fails.";
+    let found = format!("limited to {now}");
+    let why = "Each connection uses about four files on each side; when none are left, connecting fails.";
     match now {
         n if n < FILES_NEEDED => Check::bad(id, found, why, remedy),
         n if n < FILES_WANTED => Check::warn(id, found, why, remedy),
@@ -60,16 +60,16 @@ pub(super) fn processes(system: &System) -> Check {
         Some(number("pids.max")?.saturating_sub(number("pids.current")?))
     };
     let left = system.control_groups().into_iter().filter_map(left).min();
-    processes_of(getrlimit(Resource::Nproc).current, left)
+    check_processes(getrlimit(Resource::Nproc).current, left)
 }
 
-fn processes_of(user: Option<u64>, left: Option<u64>) -> Check {
+fn check_processes(user: Option<u64>, left: Option<u64>) -> Check {
     let id = "processes";
     let said = match (user, left) {
         (None, None) => "unlimited".to_owned(),
-        (Some(user), None) => format!("{user} of this user"),
+        (Some(user), None) => format!("{user} for this user"),
         (None, Some(left)) => format!("{left} more in the control group"),
-        (Some(user), Some(left)) => format!("{user} of this user, {left} more in the control group"),
+        (Some(user), Some(left)) => format!("{user} for this user, {left} more in the control group"),
     };
     let least = user.into_iter().chain(left).min();
     if least.is_none_or(|n| n >= PROCESSES_WANTED) {
@@ -78,23 +78,23 @@ fn processes_of(user: Option<u64>, left: Option<u64>) -> Check {
     Check::warn(
         id,
         said,
-        "Each launch starts two to eight, a hot spot as many as it has slaves; threads of other programs count, too.",
+        "Each launch starts two to eight processes, hotspot one per slave; threads of other programs count, too.",
         "ulimit -u unlimited, or pids.max of the control group (--pids-limit of a container)",
     )
 }
 
 /// The limit of processor time, after which the kernel ends a process.
 pub(super) fn processor_time() -> Check {
-    processor_time_of(getrlimit(Resource::Cpu).current)
+    check_processor_time(getrlimit(Resource::Cpu).current)
 }
 
-fn processor_time_of(seconds: Option<u64>) -> Check {
+fn check_processor_time(seconds: Option<u64>) -> Check {
     let id = "cpu-time";
     let Some(seconds) = seconds else { return Check::ok(id, "unlimited") };
     Check::warn(
         id,
-        format!("{seconds} s for a process"),
-        "Whoever measures spins: a launch that takes longer is killed in its middle.",
+        format!("{seconds} s per process"),
+        "Measuring processes spin, so a longer launch is killed before it has finished.",
         "ulimit -t unlimited",
     )
 }
@@ -103,10 +103,10 @@ fn processor_time_of(seconds: Option<u64>) -> Check {
 pub(super) fn kernel() -> Check {
     let uname = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
-    kernel_of(&text(uname.sysname()), &text(uname.release()))
+    check_kernel(&text(uname.sysname()), &text(uname.release()))
 }
 
-fn kernel_of(name: &str, release: &str) -> Check {
+fn check_kernel(name: &str, release: &str) -> Check {
     let id = "kernel";
     let found = format!("{name} {release}");
     let mut parts = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
@@ -116,7 +116,7 @@ fn kernel_of(name: &str, release: &str) -> Check {
         Some(version) if version < KERNEL_NEEDED => Check::bad(
             id,
             found,
-            "A system call is missing that tells at once when a peer has died.",
+            "The system call that reports the death of a peer is missing, so peers notice it later.",
             format!("use Linux {major}.{minor} or newer"),
         ),
         _ => Check::ok(id, found),
@@ -125,38 +125,38 @@ fn kernel_of(name: &str, release: &str) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::State;
+    use super::super::check::Severity;
     use super::*;
 
     #[test]
     fn few_files_are_a_warning_and_very_few_are_bad() {
-        assert_eq!(files_of(Some(1024), Some(4096)).state, State::Ok);
-        assert_eq!(files_of(None, None).state, State::Ok);
-        let few = files_of(Some(256), Some(4096));
-        assert_eq!((few.state, few.remedy.as_deref()), (State::Warn, Some("ulimit -n 4096")));
-        let stuck = files_of(Some(32), Some(32));
-        assert_eq!(stuck.state, State::Bad);
+        assert_eq!(check_files(Some(1024), Some(4096)).state, Severity::Ok);
+        assert_eq!(check_files(None, None).state, Severity::Ok);
+        let few = check_files(Some(256), Some(4096));
+        assert_eq!((few.state, few.remedy.as_deref()), (Severity::Warn, Some("ulimit -n 4096")));
+        let stuck = check_files(Some(32), Some(32));
+        assert_eq!(stuck.state, Severity::Bad);
         assert!(stuck.remedy.is_some_and(|r| r.contains("hard limit, which is 32")));
     }
 
     #[test]
     fn few_processes_and_little_processor_time_are_warned_of() {
-        assert_eq!(processes_of(None, None).state, State::Ok);
-        assert_eq!(processes_of(Some(4096), Some(1000)).state, State::Ok);
-        let few = processes_of(Some(4096), Some(7));
+        assert_eq!(check_processes(None, None).state, Severity::Ok);
+        assert_eq!(check_processes(Some(4096), Some(1000)).state, Severity::Ok);
+        let few = check_processes(Some(4096), Some(7));
         assert_eq!(
             (few.state, few.found.as_str()),
-            (State::Warn, "4096 of this user, 7 more in the control group")
+            (Severity::Warn, "4096 for this user, 7 more in the control group")
         );
-        assert_eq!(processor_time_of(None).state, State::Ok);
-        assert_eq!(processor_time_of(Some(60)).state, State::Warn);
+        assert_eq!(check_processor_time(None).state, Severity::Ok);
+        assert_eq!(check_processor_time(Some(60)).state, Severity::Warn);
     }
 
     #[test]
     fn kernels_by_number_and_not_by_text() {
-        assert_eq!(kernel_of("Linux", "6.18.44-fc").state, State::Ok);
-        assert_eq!(kernel_of("Linux", "5.10").state, State::Ok);
-        assert_eq!(kernel_of("Linux", "4.19.0-21-amd64").state, State::Bad);
-        assert_eq!(kernel_of("Linux", "strange").state, State::Ok);
+        assert_eq!(check_kernel("Linux", "6.18.44-fc").state, Severity::Ok);
+        assert_eq!(check_kernel("Linux", "5.10").state, Severity::Ok);
+        assert_eq!(check_kernel("Linux", "4.19.0-21-amd64").state, Severity::Bad);
+        assert_eq!(check_kernel("Linux", "strange").state, Severity::Ok);
     }
 }

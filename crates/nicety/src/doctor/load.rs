@@ -22,14 +22,14 @@ struct Ticks {
 
 /// Measures the load of the usable cores, and the time stolen from them.
 pub(super) fn watch(system: &System, cores: &[usize], span: Duration) -> [Check; 2] {
-    let before = ticks(system, cores);
+    let before = read_ticks(system, cores);
     std::thread::sleep(span);
-    let after = ticks(system, cores);
-    let spent: Vec<Ticks> = before.iter().zip(&after).map(|(a, b)| since(*a, *b)).collect();
-    [busy(&spent, &average(system)), stolen(&spent, &after)]
+    let after = read_ticks(system, cores);
+    let spent: Vec<Ticks> = before.iter().zip(&after).map(|(a, b)| ticks_between(*a, *b)).collect();
+    [check_load(&spent, &load_average_text(system)), check_stolen_time(&spent, &after)]
 }
 
-fn ticks(system: &System, cores: &[usize]) -> Vec<Ticks> {
+fn read_ticks(system: &System, cores: &[usize]) -> Vec<Ticks> {
     let text = system.read("proc/stat").unwrap_or_default();
     let of = |core: &usize| {
         let name = format!("cpu{core}");
@@ -45,22 +45,22 @@ fn parse(line: &str) -> Ticks {
     Ticks { all: fields.iter().sum(), idle: at(3) + at(4), stolen: at(7) }
 }
 
-fn since(a: Ticks, b: Ticks) -> Ticks {
+fn ticks_between(a: Ticks, b: Ticks) -> Ticks {
     Ticks { all: b.all - a.all, idle: b.idle - a.idle, stolen: b.stolen - a.stolen }
 }
 
 /// The load averages, as text.
-fn average(system: &System) -> String {
+fn load_average_text(system: &System) -> String {
     let text = system.read("proc/loadavg").unwrap_or_default();
     let numbers: Vec<&str> = text.split(' ').take(3).collect();
     if numbers.len() == 3 { format!("; load average {}", numbers.join(", ")) } else { String::new() }
 }
 
-fn busy(spent: &[Ticks], average: &str) -> Check {
+fn check_load(spent: &[Ticks], average: &str) -> Check {
     let share = |t: &Ticks| if t.all > 0.0 { (1.0 - t.idle / t.all).clamp(0.0, 1.0) } else { 0.0 };
     let busy: f64 = spent.iter().map(share).sum();
     let n = spent.len();
-    let found = format!("others use {busy:.1} of {}{average}", plural(n, "core"));
+    let found = format!("other programs use {busy:.1} of {}{average}", plural(n, "core"));
     let needed = n.min(2) as f64;
     if n as f64 - busy >= needed - BUSY_TOLERATED {
         return Check::ok("load", found);
@@ -68,12 +68,12 @@ fn busy(spent: &[Ticks], average: &str) -> Check {
     Check::warn(
         "load",
         found,
-        "A measurement keeps two cores busy; what else runs there takes turns with it. Stop what need not run.",
+        "A measurement keeps two cores busy; other programs interrupt it. Stop those that need not run.",
         "ps -eo pcpu,pid,comm --sort=-pcpu | head",
     )
 }
 
-fn stolen(spent: &[Ticks], since_boot: &[Ticks]) -> Check {
+fn check_stolen_time(spent: &[Ticks], since_boot: &[Ticks]) -> Check {
     let share = |ticks: &[Ticks]| {
         let sum = |part: fn(&Ticks) -> f64| ticks.iter().map(part).sum::<f64>();
         let all = sum(|t| t.all);
@@ -87,14 +87,14 @@ fn stolen(spent: &[Ticks], since_boot: &[Ticks]) -> Check {
     Check::warn(
         "stolen-time",
         found,
-        "The hypervisor runs others on these cores: samples stretch, and no setting of this machine shows it.",
-        "measure when the host is quiet, or on a machine with cores of its own; more --launches help",
+        "The hypervisor runs other machines on these cores, which lengthens samples at random.",
+        "measure while the host is idle, or on a machine with dedicated cores; use more --launches",
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::State;
+    use super::super::check::Severity;
     use super::super::system::tests::Fake;
     use super::*;
 
@@ -103,26 +103,26 @@ mod tests {
         let stat =
             "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 40 5 6 7 8 99 99\ncpu1 1 0 0 1\ncpu10 5 5 5 5\nintr 1\n";
         let fake = Fake::new(&[("proc/stat", stat)]);
-        assert_eq!(ticks(&fake.system, &[0]), [Ticks { all: 72.0, idle: 45.0, stolen: 8.0 }]);
-        assert_eq!(ticks(&fake.system, &[1, 2]), [Ticks { all: 2.0, idle: 1.0, stolen: 0.0 }]);
+        assert_eq!(read_ticks(&fake.system, &[0]), [Ticks { all: 72.0, idle: 45.0, stolen: 8.0 }]);
+        assert_eq!(read_ticks(&fake.system, &[1, 2]), [Ticks { all: 2.0, idle: 1.0, stolen: 0.0 }]);
     }
 
     #[test]
     fn two_free_cores_are_enough() {
         let core = |busy: f64| Ticks { all: 30.0, idle: 30.0 * (1.0 - busy), stolen: 0.0 };
-        assert_eq!(busy(&[core(0.0), core(0.1)], "").state, State::Ok);
-        assert_eq!(busy(&[core(1.0), core(0.0)], "").state, State::Warn);
-        assert_eq!(busy(&[core(1.0), core(1.0), core(0.0), core(0.0)], "").state, State::Ok);
-        assert_eq!(busy(&[core(0.0)], "").state, State::Ok);
-        assert_eq!(busy(&[], "").state, State::Ok);
+        assert_eq!(check_load(&[core(0.0), core(0.1)], "").state, Severity::Ok);
+        assert_eq!(check_load(&[core(1.0), core(0.0)], "").state, Severity::Warn);
+        assert_eq!(check_load(&[core(1.0), core(1.0), core(0.0), core(0.0)], "").state, Severity::Ok);
+        assert_eq!(check_load(&[core(0.0)], "").state, Severity::Ok);
+        assert_eq!(check_load(&[], "").state, Severity::Ok);
     }
 
     #[test]
     fn stolen_time_counts_now_and_since_boot() {
         let some = [Ticks { all: 100.0, idle: 50.0, stolen: 5.0 }];
         let none = [Ticks { all: 100.0, idle: 50.0, stolen: 0.0 }];
-        assert_eq!(stolen(&none, &none).state, State::Ok);
-        assert_eq!(stolen(&some, &none).state, State::Warn);
-        assert_eq!(stolen(&none, &some).state, State::Warn);
+        assert_eq!(check_stolen_time(&none, &none).state, Severity::Ok);
+        assert_eq!(check_stolen_time(&some, &none).state, Severity::Warn);
+        assert_eq!(check_stolen_time(&none, &some).state, Severity::Warn);
     }
 }

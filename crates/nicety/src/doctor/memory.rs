@@ -18,34 +18,36 @@ pub(super) fn available(system: &System) -> Check {
     match (system.meminfo("MemAvailable"), system.meminfo("MemTotal")) {
         (Some(free), Some(total)) if free < MEMORY_WANTED => Check::warn(
             id,
-            format!("{} of {} available", about(free), about(total)),
-            "Large messages need buffers on both sides; a machine that swaps times its disk.",
+            format!("{} of {} available", approximate_size(free), approximate_size(total)),
+            "Large messages need buffers on both sides; a machine that swaps measures its disk.",
             "ps -eo rss,pid,comm --sort=-rss | head",
         ),
-        (Some(free), Some(total)) => Check::ok(id, format!("{} of {} available", about(free), about(total))),
-        _ => Check::ok(id, "the kernel does not say how much is free"),
+        (Some(free), Some(total)) => {
+            Check::ok(id, format!("{} of {} available", approximate_size(free), approximate_size(total)))
+        }
+        _ => Check::ok(id, "the kernel does not report free memory"),
     }
 }
 
 /// Shared memory. Segments are anonymous files, so the size and contents of /dev/shm do not matter.
 pub(super) fn shared(system: &System) -> Check {
     let made = memfd_create("nicety-doctor", MemfdFlags::CLOEXEC).map(drop);
-    shared_of(made.map_err(|why| why.to_string()), group_room(system))
+    check_shared(made.map_err(|why| why.to_string()), control_group_room(system))
 }
 
-fn shared_of(made: Result<(), String>, room: Option<u64>) -> Check {
+fn check_shared(made: Result<(), String>, room: Option<u64>) -> Check {
     let id = "shared-memory";
     match (made, room) {
         (Err(why), _) => Check::bad(
             id,
             format!("memfd_create is refused: {why}"),
-            "The shm device keeps its segments in such files and cannot open without.",
+            "The shm device needs memfd_create for its segments.",
             "allow memfd_create in the container's seccomp profile",
         ),
         (Ok(()), Some(room)) if room < SHARED_WANTED => Check::warn(
             id,
-            format!("the control group grants {} more", about(room)),
-            "Segments of the shm device count as its memory; beyond the limit the process is killed.",
+            format!("the control group allows {} more", approximate_size(room)),
+            "Segments of the shm device count as memory of the group; beyond the limit, the process is killed.",
             "raise the limit (memory.max of the control group; --memory=1g or more of a container)",
         ),
         (Ok(()), _) => Check::ok(id, "anonymous (memfd): limited by free memory only, not by /dev/shm"),
@@ -53,7 +55,7 @@ fn shared_of(made: Result<(), String>, room: Option<u64>) -> Check {
 }
 
 /// Bytes that the process's control group may still use, if it has a limit.
-fn group_room(system: &System) -> Option<u64> {
+fn control_group_room(system: &System) -> Option<u64> {
     let of = |group: String| {
         let limit = system.number(&format!("sys/fs/cgroup/{group}/memory.max"))?;
         Some(limit.saturating_sub(system.number(&format!("sys/fs/cgroup/{group}/memory.current"))?))
@@ -69,10 +71,10 @@ pub(super) fn huge_pages(system: &System) -> Check {
         "huge-pages",
         match chosen {
             Some((mode @ "never", _)) => {
-                format!("transparent ones: {mode} (large copies pay more for address translation)")
+                format!("transparent: {mode} (address translation of large copies takes longer)")
             }
-            Some((mode, _)) => format!("transparent ones: {mode}"),
-            None => "the kernel offers no transparent ones".to_owned(),
+            Some((mode, _)) => format!("transparent: {mode}"),
+            None => "the kernel has no transparent huge pages".to_owned(),
         },
     )
 }
@@ -80,16 +82,16 @@ pub(super) fn huge_pages(system: &System) -> Check {
 /// How the shm device copies from and to another process's private memory, and why.
 pub(super) fn process_access(system: &System) -> Check {
     let (path, why) = fabric::copy_path();
-    process_access_of(path, why, system.number("proc/sys/kernel/yama/ptrace_scope"))
+    check_process_access(path, why, system.number("proc/sys/kernel/yama/ptrace_scope"))
 }
 
-fn process_access_of(path: CopyPath, found: String, scope: Option<u64>) -> Check {
+fn check_process_access(path: CopyPath, found: String, scope: Option<u64>) -> Check {
     let id = "process-access";
     let remedy = match scope {
         Some(1..) => "sudo sysctl kernel.yama.ptrace_scope=0",
         _ => "allow process_vm_readv and process_vm_writev in the container's seccomp profile",
     };
-    let why = "Transfers into private memory need two copies and the owner's processor; their bandwidth about halves.";
+    let why = "Transfers into private memory need two copies and the owner's processor, at about half the bandwidth.";
     match path {
         CopyPath::Service => Check::warn(id, found, why, remedy),
         CopyPath::Auto | CopyPath::Kernel => Check::ok(id, found),
@@ -97,7 +99,7 @@ fn process_access_of(path: CopyPath, found: String, scope: Option<u64>) -> Check
 }
 
 /// A size with about two significant digits.
-fn about(bytes: u64) -> String {
+fn approximate_size(bytes: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.into_iter().find(|(_, shift)| bytes >> shift > 0) {
         Some((unit, shift)) if !bytes.is_multiple_of(1 << shift) => {
@@ -110,7 +112,7 @@ fn about(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::State;
+    use super::super::check::Severity;
     use super::super::system::tests::Fake;
     use super::*;
 
@@ -118,9 +120,9 @@ mod tests {
     fn little_memory_is_a_warning() {
         let fake = Fake::new(&[("proc/meminfo", "MemTotal: 8000000 kB\nMemAvailable: 7000000 kB\n")]);
         assert_eq!(available(&fake.system).found, "6.7 GiB of 7.6 GiB available");
-        assert_eq!(available(&fake.system).state, State::Ok);
+        assert_eq!(available(&fake.system).state, Severity::Ok);
         fake.set(&[("proc/meminfo", "MemTotal: 8000000 kB\nMemAvailable: 70000 kB\n")]);
-        assert_eq!(available(&fake.system).state, State::Warn);
+        assert_eq!(available(&fake.system).state, Severity::Warn);
     }
 
     #[test]
@@ -131,16 +133,16 @@ mod tests {
             ("sys/fs/cgroup/a/memory.max", "1000\n"),
             ("sys/fs/cgroup/a/memory.current", "400\n"),
         ]);
-        assert_eq!(group_room(&fake.system), Some(600));
-        assert_eq!(shared_of(Ok(()), Some(600)).state, State::Warn);
-        assert_eq!(shared_of(Ok(()), None).state, State::Ok);
-        assert_eq!(shared_of(Err("no".to_owned()), None).state, State::Bad);
+        assert_eq!(control_group_room(&fake.system), Some(600));
+        assert_eq!(check_shared(Ok(()), Some(600)).state, Severity::Warn);
+        assert_eq!(check_shared(Ok(()), None).state, Severity::Ok);
+        assert_eq!(check_shared(Err("no".to_owned()), None).state, Severity::Bad);
     }
 
     #[test]
     fn two_copies_are_a_warning_with_the_remedy_for_their_cause() {
-        let of = |path, scope| process_access_of(path, "because".to_owned(), scope);
-        assert_eq!(of(CopyPath::Kernel, Some(1)).state, State::Ok);
+        let of = |path, scope| check_process_access(path, "because".to_owned(), scope);
+        assert_eq!(of(CopyPath::Kernel, Some(1)).state, Severity::Ok);
         assert!(of(CopyPath::Service, Some(2)).remedy.is_some_and(|r| r.contains("ptrace_scope=0")));
         assert!(of(CopyPath::Service, None).remedy.is_some_and(|r| r.contains("seccomp")));
     }

@@ -15,16 +15,16 @@ mod system;
 
 use std::time::Duration;
 
-use noise::Slowed;
+use noise::ThrottleCounters;
 
-pub(crate) use check::{Check, State};
+pub(crate) use check::{Check, Severity};
 pub(crate) use system::System;
 
 /// How long load and noise are watched.
 const LOAD: Duration = Duration::from_millis(300);
 const NOISE: Duration = Duration::from_secs(1);
 /// How long load is watched before a run, which measures noise itself; ticks of 10 ms need at least this long.
-const GLANCE: Duration = Duration::from_millis(200);
+const LOAD_BEFORE_RUN: Duration = Duration::from_millis(200);
 
 /// Runs all checks, in the order in which a person would. Takes about 1.3 s, as load and noise are watched.
 pub(crate) fn examine(system: &System) -> Vec<Check> {
@@ -37,10 +37,10 @@ pub(crate) fn examine(system: &System) -> Vec<Check> {
         clock::source(system),
         clock::hypervisor(system),
     ];
-    let before = Slowed::read(system, &cores);
+    let before = ThrottleCounters::read(system, &cores);
     checks.extend(load::watch(system, &cores, LOAD));
     checks.push(noise::watch(&cores, NOISE));
-    checks.push(Slowed::read(system, &cores).since(before, system, &cores));
+    checks.push(ThrottleCounters::read(system, &cores).since(before, system, &cores));
     checks.extend([
         limits::processor_time(),
         limits::processes(system),
@@ -62,15 +62,15 @@ pub(crate) fn examine(system: &System) -> Vec<Check> {
 /// The worst problem for a run as one line, if there is one; takes 0.2 s.
 pub(crate) fn worst(system: &System) -> Option<String> {
     let cores = host::real::allowed_cores();
-    let before = Slowed::read(system, &cores);
-    let [load, stolen] = load::watch(system, &cores, GLANCE);
+    let before = ThrottleCounters::read(system, &cores);
+    let [load, stolen] = load::watch(system, &cores, LOAD_BEFORE_RUN);
     // In the order of their effect on measurements.
     let checks = vec![
         cores::count(system, &cores),
         load,
         stolen,
         leftovers::other_processes(system),
-        Slowed::read(system, &cores).since(before, system, &cores),
+        ThrottleCounters::read(system, &cores).since(before, system, &cores),
         memory::available(system),
         limits::processor_time(),
         limits::files(),
@@ -79,18 +79,18 @@ pub(crate) fn worst(system: &System) -> Option<String> {
         clock::governor(system, &cores),
         clock::source(system),
     ];
-    line(&checks)
+    warning_line(&checks)
 }
 
-fn line(checks: &[Check]) -> Option<String> {
-    let wrong = |state: State| checks.iter().filter(move |check| check.state == state);
-    let first = wrong(State::Bad).chain(wrong(State::Warn)).next()?;
-    let more = match wrong(State::Bad).chain(wrong(State::Warn)).count() - 1 {
+fn warning_line(checks: &[Check]) -> Option<String> {
+    let wrong = |state: Severity| checks.iter().filter(move |check| check.state == state);
+    let first = wrong(Severity::Bad).chain(wrong(Severity::Warn)).next()?;
+    let more = match wrong(Severity::Bad).chain(wrong(Severity::Warn)).count() - 1 {
         0 => String::new(),
         n => format!(", and {}", report::number::plural(n, "more warning")),
     };
     Some(format!(
-        "this machine weakens the numbers: {}: {}{more}; see `nicety doctor`",
+        "this machine makes numbers less reliable: {}: {}{more}; see `nicety doctor`",
         first.id, first.found
     ))
 }
@@ -103,18 +103,22 @@ mod tests {
     fn the_worst_comes_first_and_the_others_are_counted() {
         let ok = Check::ok("cores", "2 usable");
         let warn = |id| Check::warn(id, "something", "why", "do");
-        assert_eq!(line(std::slice::from_ref(&ok)), None);
-        let one = line(&[ok.clone(), warn("load")]).expect("a line");
-        assert_eq!(one, "this machine weakens the numbers: load: something; see `nicety doctor`");
-        let bad =
-            line(&[ok, warn("load"), Check::bad("open-files", "3 may be open", "why", "do"), warn("clock")]);
+        assert_eq!(warning_line(std::slice::from_ref(&ok)), None);
+        let one = warning_line(&[ok.clone(), warn("load")]).expect("a line");
+        assert_eq!(one, "this machine makes numbers less reliable: load: something; see `nicety doctor`");
+        let bad = warning_line(&[
+            ok,
+            warn("load"),
+            Check::bad("open-files", "3 may be open", "why", "do"),
+            warn("clock"),
+        ]);
         let bad = bad.expect("a line");
         assert!(bad.contains("open-files: 3 may be open, and 2 more warnings"), "{bad}");
     }
 
     /// The result is at most one line on any machine.
     #[test]
-    fn this_machine_is_judged_in_a_line() {
+    fn warning_line_of_this_machine_has_one_line() {
         assert!(worst(&System::real()).is_none_or(|line| !line.contains('\n')));
     }
 }

@@ -10,7 +10,7 @@ use super::system::System;
 /// Smaller send or receive buffers cannot hold the data in flight on a fast connection.
 const BUFFER_WANTED: u64 = 1 << 20;
 /// The defaults of Linux.
-const USUAL: [(&str, &str); 2] =
+const LINUX_DEFAULTS: [(&str, &str); 2] =
     [("net.ipv4.tcp_rmem", "4096 131072 6291456"), ("net.ipv4.tcp_wmem", "4096 16384 4194304")];
 
 /// Addresses that other hosts can reach, and the MTU of the interfaces.
@@ -18,7 +18,7 @@ pub(super) fn addresses(system: &System) -> Check {
     let id = "network";
     let (addresses, links) = (reachable(system), mtus(system));
     if addresses.is_empty() {
-        let found = "no address but the loopback's: iWARP works between processes of this host";
+        let found = "only the loopback address: iWARP works between processes of this host";
         return Check::ok(id, found);
     }
     let links = if links.is_empty() { String::new() } else { format!("; MTU {}", links.join(", ")) };
@@ -73,15 +73,15 @@ pub(super) fn crc(system: &System) -> Check {
         info.lines().find(|l| l.starts_with("flags") || l.starts_with("Features")).unwrap_or_default();
     let has = |flag: &str| flags.split_whitespace().any(|f| f == flag);
     match (has("sse4_2") || has("crc32"), flags.is_empty()) {
-        (true, _) => Check::ok(id, "made by an instruction of the processor"),
+        (true, _) => Check::ok(id, "computed by an instruction of the processor"),
         (false, true) => {
-            Check::ok(id, "the kernel does not say whether the processor has an instruction for it")
+            Check::ok(id, "the kernel does not report whether the processor has an instruction for it")
         }
         (false, false) => Check::warn(
             id,
             "the processor has no instruction for it",
-            "Where CRCs are asked for, iWARP makes them in software, at a fraction of the bandwidth.",
-            "leave them off where the network can be trusted: --device 'iwarp(crc=off)', which is the default",
+            "If CRCs are on, iWARP computes them in software, at a fraction of the bandwidth.",
+            "leave CRCs off on a trusted network: --device 'iwarp(crc=off)', the default",
         ),
     }
 }
@@ -95,16 +95,17 @@ pub(super) fn buffers(system: &System) -> Check {
         let text = system.read(&format!("proc/sys/{}", key.replace('.', "/")))?;
         text.split_whitespace().nth(2)?.parse().ok()
     };
-    let (receive, send) = (grown(USUAL[0].0), grown(USUAL[1].0));
+    let (receive, send) = (grown(LINUX_DEFAULTS[0].0), grown(LINUX_DEFAULTS[1].0));
     let or = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
     let found = format!(
-        "TCP's grow to {} (receive) and {} (send); programs may ask for {} (net.core.rmem_max) and {} (wmem_max)",
+        "TCP grows to {} (receive) and {} (send); programs may request {} (net.core.rmem_max) and {} (wmem_max)",
         or(receive.map(bytes)),
         or(send.map(bytes)),
         or(limit("rmem_max")),
         or(limit("wmem_max"))
     );
-    let few = USUAL.iter().zip([receive, send]).filter(|(_, now)| now.is_some_and(|n| n < BUFFER_WANTED));
+    let few =
+        LINUX_DEFAULTS.iter().zip([receive, send]).filter(|(_, now)| now.is_some_and(|n| n < BUFFER_WANTED));
     let remedy: Vec<String> = few.map(|((key, usual), _)| format!("sysctl -w {key}='{usual}'")).collect();
     if remedy.is_empty() {
         return Check::ok(id, found);
@@ -112,14 +113,14 @@ pub(super) fn buffers(system: &System) -> Check {
     Check::warn(
         id,
         found,
-        "What a fast connection has under way does not fit, so iWARP's bandwidth is that of the buffer.",
+        "The data in flight of a fast connection does not fit, so the buffer limits the bandwidth of iWARP.",
         remedy.join("; "),
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::State;
+    use super::super::check::Severity;
     use super::super::system::tests::Fake;
     use super::*;
 
@@ -152,11 +153,11 @@ mod tests {
     #[test]
     fn without_an_instruction_crcs_are_slow() {
         let fake = Fake::new(&[("proc/cpuinfo", "flags : fpu sse4_2\n")]);
-        assert_eq!(crc(&fake.system).state, State::Ok);
+        assert_eq!(crc(&fake.system).state, Severity::Ok);
         fake.set(&[("proc/cpuinfo", "flags : fpu sse\n")]);
-        assert_eq!(crc(&fake.system).state, State::Warn);
+        assert_eq!(crc(&fake.system).state, Severity::Warn);
         fake.set(&[("proc/cpuinfo", "nothing\n")]);
-        assert_eq!(crc(&fake.system).state, State::Ok);
+        assert_eq!(crc(&fake.system).state, Severity::Ok);
     }
 
     #[test]
@@ -167,10 +168,10 @@ mod tests {
             ("proc/sys/net/core/rmem_max", "212992"),
         ]);
         let check = buffers(&fake.system);
-        assert_eq!(check.state, State::Warn);
+        assert_eq!(check.state, Severity::Warn);
         assert!(check.found.contains("6 MiB (receive) and 64 KiB (send)"), "{}", check.found);
         assert_eq!(check.remedy.as_deref(), Some("sysctl -w net.ipv4.tcp_wmem='4096 16384 4194304'"));
         fake.set(&[("proc/sys/net/ipv4/tcp_wmem", "4096 16384 4194304")]);
-        assert_eq!(buffers(&fake.system).state, State::Ok);
+        assert_eq!(buffers(&fake.system).state, Severity::Ok);
     }
 }

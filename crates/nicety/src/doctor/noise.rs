@@ -10,7 +10,7 @@ use super::check::Check;
 use super::system::System;
 
 /// The number of watched cores: one for each side.
-const SIDES: usize = 2;
+const CORES_WATCHED: usize = 2;
 /// The tolerated share of lost time of a core.
 const LOST_TOLERATED: f64 = 0.02;
 /// The longest unremarkable interruption in ns: a timer tick or an interrupt.
@@ -18,27 +18,27 @@ const DETOUR_TOLERATED_NS: f64 = 1e6;
 
 /// Times equal pieces of work on the first two cores, one core after the other; `span` is the total time.
 pub(super) fn watch(cores: &[usize], span: Duration) -> Check {
-    let watched = &cores[..cores.len().min(SIDES)];
+    let watched = &cores[..cores.len().min(CORES_WATCHED)];
     let each = span / u32::try_from(watched.len().max(1)).unwrap_or(1);
     let found = watched.iter().filter_map(|core| Some((*core, watch_noise(Some(*core), each)?)));
-    lost(&found.collect::<Vec<_>>(), cores)
+    check_lost_time(&found.collect::<Vec<_>>(), cores)
 }
 
 /// Suggests cores that are usually less disturbed than the first two, if there are any.
-fn quieter(cores: &[usize]) -> String {
+fn suggest_quieter_cores(cores: &[usize]) -> String {
     match cores {
-        [_, _, .., a, b] => format!(" and give them: --set cores={a},{b}"),
+        [_, _, .., a, b] => format!(" and measure on them: --set cores={a},{b}"),
         _ => String::new(),
     }
 }
 
-fn lost(found: &[(usize, NoiseSummary)], cores: &[usize]) -> Check {
+fn check_lost_time(found: &[(usize, NoiseSummary)], cores: &[usize]) -> Check {
     let id = "noise";
     let worst = found.iter().max_by(|(_, a), (_, b)| a.stolen.total_cmp(&b.stolen));
-    let Some((core, noise)) = worst else { return Check::ok(id, "not measured: no core can be pinned to") };
+    let Some((core, noise)) = worst else { return Check::ok(id, "not measured: pinning fails on all cores") };
     let longest = found.iter().map(|(_, noise)| noise.detour_max_ns).fold(0.0, f64::max);
     let said = format!(
-        "{} of the time lost on core {core}, the longest interruption {:.0} us",
+        "{} of the time lost on core {core}, longest interruption {:.0} us",
         percent(noise.stolen),
         longest / 1e3
     );
@@ -48,16 +48,16 @@ fn lost(found: &[(usize, NoiseSummary)], cores: &[usize]) -> Check {
     Check::warn(
         id,
         said,
-        "A program that only computes was held up so much within a second: so is every measurement.",
+        "Other activity interrupted a program that only computes this long within a second, and so interrupts measurements.",
         format!(
-            "stop other work; keep interrupts and kernel threads off two cores (isolcpus, irqaffinity){}",
-            quieter(cores)
+            "stop other programs; keep interrupts and kernel threads off two cores (isolcpus, irqaffinity){}",
+            suggest_quieter_cores(cores)
         ),
     )
 }
 
 /// How often the cores were throttled since boot because of their temperature.
-fn hot(system: &System, cores: &[usize]) -> Option<u64> {
+fn thermal_throttle_count(system: &System, cores: &[usize]) -> Option<u64> {
     let of = |core: &usize| {
         let base = format!("sys/devices/system/cpu/cpu{core}/thermal_throttle/");
         let counts = ["core_throttle_count", "package_throttle_count"];
@@ -67,7 +67,7 @@ fn hot(system: &System, cores: &[usize]) -> Option<u64> {
 }
 
 /// Microseconds for which the control group has stopped this process because its quota was used up.
-fn held(system: &System) -> Option<u64> {
+fn quota_stop_us(system: &System) -> Option<u64> {
     let of = |group: String| {
         let text = system.read(&format!("sys/fs/cgroup/{group}/cpu.stat"))?;
         text.lines().find_map(|line| line.strip_prefix("throttled_usec ")?.parse::<u64>().ok())
@@ -77,14 +77,14 @@ fn held(system: &System) -> Option<u64> {
 
 /// Counters of throttling, read before and after some work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Slowed {
+pub(super) struct ThrottleCounters {
     hot: Option<u64>,
     held: Option<u64>,
 }
 
-impl Slowed {
+impl ThrottleCounters {
     pub(super) fn read(system: &System, cores: &[usize]) -> Self {
-        Self { hot: hot(system, cores), held: held(system) }
+        Self { hot: thermal_throttle_count(system, cores), held: quota_stop_us(system) }
     }
 
     /// Reports throttling since `before`, and a limit of the frequency.
@@ -96,24 +96,24 @@ impl Slowed {
             return Check::warn(
                 id,
                 format!("too hot: slowed down {hot} times just now, {} since boot", self.hot.unwrap_or(hot)),
-                "The longer a run, the slower its cores: what is measured last looks worst.",
-                "cool the machine, or lower the frequency to one that it can keep (cpupower frequency-set -u)",
+                "Cores slow down during a run, so the last results are the worst.",
+                "cool the machine, or lower the frequency to a sustainable one (cpupower frequency-set -u)",
             );
         }
         if held > 0 {
             return Check::warn(
                 id,
                 format!("the control group stopped this process for {held} us just now"),
-                "Its share of time was used up; the same happens in the middle of measurements.",
+                "Its quota of processor time was used up; this also happens in the middle of measurements.",
                 "raise the limit (cpu.max of the control group; --cpus=2 or more of a container)",
             );
         }
-        let lid = |core: &usize| {
+        let limit = |core: &usize| {
             let of = |name: &str| system.number(&format!("sys/devices/system/cpu/cpu{core}/cpufreq/{name}"));
-            of("scaling_max_freq").zip(of("cpuinfo_max_freq")).filter(|(lid, able)| lid < able)
+            of("scaling_max_freq").zip(of("cpuinfo_max_freq")).filter(|(limit, able)| limit < able)
         };
-        if let Some((lid, able)) = cores.iter().find_map(lid) {
-            let found = format!("frequency limited to {} of {} MHz, not more", lid / 1000, able / 1000);
+        if let Some((limit, able)) = cores.iter().find_map(limit) {
+            let found = format!("frequency limited to {} of {} MHz", limit / 1000, able / 1000);
             return Check::ok(id, found);
         }
         Check::ok(
@@ -121,7 +121,7 @@ impl Slowed {
             match self.hot {
                 Some(0) => "never since boot".to_owned(),
                 Some(ever) => format!("not now, {ever} times since boot"),
-                None => "not now (the kernel counts no heat here, as in most virtual machines)".to_owned(),
+                None => "not now (no counters, as in most virtual machines)".to_owned(),
             },
         )
     }
@@ -129,7 +129,7 @@ impl Slowed {
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::State;
+    use super::super::check::Severity;
     use super::super::system::tests::Fake;
     use super::*;
 
@@ -137,20 +137,23 @@ mod tests {
     fn lost_time_and_long_interruptions_are_warned_of() {
         let noise = |stolen, detour_max_ns| NoiseSummary { stolen, detour_max_ns, ..NoiseSummary::default() };
         let two = &[0, 1];
-        assert_eq!(lost(&[(0, noise(0.001, 5e3)), (1, noise(0.01, 9e5))], two).state, State::Ok);
-        let busy = lost(&[(0, noise(0.001, 5e3)), (1, noise(0.3, 5e3))], two);
-        assert_eq!(busy.state, State::Warn);
+        assert_eq!(
+            check_lost_time(&[(0, noise(0.001, 5e3)), (1, noise(0.01, 9e5))], two).state,
+            Severity::Ok
+        );
+        let busy = check_lost_time(&[(0, noise(0.001, 5e3)), (1, noise(0.3, 5e3))], two);
+        assert_eq!(busy.state, Severity::Warn);
         assert!(busy.found.contains("30 % of the time lost on core 1"), "{}", busy.found);
-        assert_eq!(lost(&[(0, noise(0.001, 4e6))], two).state, State::Warn);
-        assert_eq!(lost(&[], two).state, State::Ok);
+        assert_eq!(check_lost_time(&[(0, noise(0.001, 4e6))], two).state, Severity::Warn);
+        assert_eq!(check_lost_time(&[], two).state, Severity::Ok);
     }
 
     /// A remedy names only cores that `--set cores` accepts.
     #[test]
-    fn a_remedy_names_cores_that_there_are_or_none() {
+    fn remedy_names_only_existing_cores() {
         let remedy = |cores: &[usize]| {
             let noise = NoiseSummary { stolen: 0.3, ..NoiseSummary::default() };
-            lost(&[(0, noise)], cores).remedy.expect("a remedy")
+            check_lost_time(&[(0, noise)], cores).remedy.expect("a remedy")
         };
         assert!(!remedy(&[0, 1]).contains("--set") && !remedy(&[0, 1, 5]).contains("--set"));
         assert!(remedy(&[0, 1, 5, 9]).ends_with("--set cores=5,9"), "{}", remedy(&[0, 1, 5, 9]));
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_that_get_too_hot_and_groups_that_hold_are_seen() {
+    fn overheated_cores_and_used_up_quotas_are_warned_of() {
         let heat = "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count";
         let stat = "sys/fs/cgroup/a/cpu.stat";
         let fake = Fake::new(&[
@@ -172,27 +175,27 @@ mod tests {
             (heat, "3"),
             (stat, "nr_throttled 1\nthrottled_usec 70\n"),
         ]);
-        let read = || Slowed::read(&fake.system, &[0]);
+        let read = || ThrottleCounters::read(&fake.system, &[0]);
         let before = read();
-        assert_eq!(before, Slowed { hot: Some(3), held: Some(70) });
+        assert_eq!(before, ThrottleCounters { hot: Some(3), held: Some(70) });
         let calm = read().since(before, &fake.system, &[0]);
-        assert_eq!((calm.state, calm.found.as_str()), (State::Ok, "not now, 3 times since boot"));
+        assert_eq!((calm.state, calm.found.as_str()), (Severity::Ok, "not now, 3 times since boot"));
         fake.set(&[(stat, "throttled_usec 90\n")]);
         assert!(read().since(before, &fake.system, &[0]).found.contains("for 20 us"));
         fake.set(&[(heat, "5")]);
         let hot = read().since(before, &fake.system, &[0]);
-        assert_eq!(hot.state, State::Warn);
+        assert_eq!(hot.state, Severity::Warn);
         assert!(hot.found.contains("2 times just now, 5 since boot"), "{}", hot.found);
     }
 
     #[test]
-    fn a_lid_on_the_frequency_is_said() {
+    fn limit_of_the_frequency_is_shown() {
         let base = "sys/devices/system/cpu/cpu1/cpufreq/";
         let fake = Fake::new(&[
             (&format!("{base}scaling_max_freq"), "2000000"),
             (&format!("{base}cpuinfo_max_freq"), "3000000"),
         ]);
-        let check = Slowed::default().since(Slowed::default(), &fake.system, &[1]);
-        assert_eq!(check.found, "frequency limited to 2000 of 3000 MHz, not more");
+        let check = ThrottleCounters::default().since(ThrottleCounters::default(), &fake.system, &[1]);
+        assert_eq!(check.found, "frequency limited to 2000 of 3000 MHz");
     }
 }

@@ -21,7 +21,7 @@ fn short<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_measurement_is_shown_and_written_three_ways() {
+fn measurement_is_printed_and_written_as_json_csv_and_html() {
     let dir = tempfile::tempdir().expect("directory");
     let ended = nicety_in(dir.path(), short(&["--json", "r.json", "--csv", "r.csv", "--html", "r.html"]));
     assert_eq!(ended.status, Some(0), "{ended:?}");
@@ -40,7 +40,7 @@ fn a_measurement_is_shown_and_written_three_ways() {
 
 /// Goal: our MPI and another library are measured in one run, each with its own name. Method: our library takes both roles.
 #[test]
-fn mpi_is_measured_beside_another_library() {
+fn mpi_is_measured_alternating_with_another_library() {
     let own = Path::new(env!("CARGO_BIN_EXE_nicety")).parent().expect("a directory");
     let built = ["libmpi_abi.so", "deps/libmpi_abi.so"].map(|name| own.join(name));
     let Some(library) = built.iter().find(|library| library.exists()) else {
@@ -74,7 +74,7 @@ fn mpi_is_measured_beside_another_library() {
 }
 
 #[test]
-fn what_no_other_mpi_library_has_is_refused() {
+fn against_refuses_experiments_of_other_programs() {
     let library = file!();
     nicety(["bench", "latency", "--against", library]).is_error(2, "latency is none of it");
     nicety(["bench", "mpi-latency", "-d", MODEL, "--against", library]).is_error(2, "modelled card");
@@ -86,7 +86,7 @@ const MODEL: &str = "model:mt23108-vapi";
 
 /// Goal: a single result is one line, and one value for scripts; short options are those of perftest. Method: a modelled card.
 #[test]
-fn one_number_is_one_line() {
+fn single_result_is_one_line() {
     let one = ["bench", "latency", "--only", "op=write,source=host,sink=host", "-s", "8", "-d", MODEL];
     let told = |more: &[&str]| {
         let ended = nicety(one.iter().chain(more));
@@ -104,13 +104,13 @@ fn one_number_is_one_line() {
     let tail = nicety(one.iter().chain(&["--tail"])).out;
     assert_eq!(tail.lines().count(), 5, "{tail}");
     assert!(tail.lines().nth(1).is_some_and(|l| l.trim_start().starts_with("p50 ")), "{tail}");
-    nicety(one.iter().chain(&["--line", "-q"])).is_error(2, "cannot stand beside");
+    nicety(one.iter().chain(&["--line", "-q"])).is_error(2, "cannot be combined with");
     nicety(["bench", "latency", "--only", "op=rite"]).is_error(2, "did you mean \"write\"?");
 }
 
 /// Goal: a run ends with one screen, whatever it measured; --full prints all tables of the same results.
 #[test]
-fn an_overview_ends_with_one_screen() {
+fn overview_prints_one_screen() {
     let dir = tempfile::tempdir().expect("directory");
     let both = format!("{MODEL},model:mt23108-ibal");
     for devices in [MODEL, &both] {
@@ -128,7 +128,7 @@ fn an_overview_ends_with_one_screen() {
 
 /// Goal: settings of the configuration apply unless the command line overrides them; mistakes in it are named.
 #[test]
-fn a_configuration_is_the_default() {
+fn configuration_file_sets_defaults() {
     let dir = tempfile::tempdir().expect("directory");
     let config = dir.path().join("config.toml");
     fs::write(&config, format!("device = \"{MODEL}\"\noutput = \"line\"\n")).expect("file");
@@ -156,7 +156,7 @@ fn a_configuration_is_the_default() {
 }
 
 #[test]
-fn results_for_prometheus_and_spreadsheets() {
+fn results_are_written_for_prometheus_and_spreadsheets() {
     let given = ["bench", "latency", "-s", "8", "--only", "op=write,source=nic,sink=nic", "-d", MODEL];
     let prometheus = nicety(given.iter().chain(&["--prometheus", "-"])).out;
     assert!(prometheus.contains("# TYPE nicety_one_way_latency_seconds gauge\n"), "{prometheus}");
@@ -166,7 +166,7 @@ fn results_for_prometheus_and_spreadsheets() {
 }
 
 #[test]
-fn json_to_standard_output_stands_there_alone() {
+fn json_on_standard_output_is_the_only_output() {
     let ended = nicety(short(&["--json", "-"]));
     assert_eq!(ended.status, Some(0), "{ended:?}");
     assert_eq!(json(&ended.out)["schema"], "nicety-results/1");
@@ -174,7 +174,7 @@ fn json_to_standard_output_stands_there_alone() {
 }
 
 #[test]
-fn what_there_is_not_is_refused_before_anything_runs() {
+fn unknown_names_are_refused_before_measuring() {
     let cases: [(&[&str], &str); 12] = [
         (&["latncy"], "did you mean \"latency\"?"),
         (&["--device", "shn"], "there is no device"),
@@ -198,7 +198,7 @@ fn what_there_is_not_is_refused_before_anything_runs() {
 
 /// Goal: a failed run leaves the files of an earlier run unchanged.
 #[test]
-fn a_peer_that_is_not_there_is_named_and_nothing_is_overwritten() {
+fn unreachable_peer_is_named_and_files_are_kept() {
     let dir = tempfile::tempdir().expect("directory");
     fs::write(dir.path().join("r.json"), "old").expect("file");
     let free =
@@ -215,7 +215,7 @@ fn a_peer_that_is_not_there_is_named_and_nothing_is_overwritten() {
 
 /// Goal: an option that a command does not support is not ignored silently.
 #[test]
-fn a_dry_run_measures_nothing_and_fresh_belongs_to_plans() {
+fn dry_run_measures_nothing_and_fresh_needs_a_plan() {
     let dir = tempfile::tempdir().expect("directory");
     let ended = nicety_in(dir.path(), short(&["--json", "r.json", "--dry-run"]));
     assert_eq!((ended.status, ended.err.as_str()), (Some(0), ""), "{ended:?}");
@@ -229,7 +229,7 @@ fn a_dry_run_measures_nothing_and_fresh_belongs_to_plans() {
 /// Goal: without --device iwarp, a remote peer is an error: the run must not report this machine's floors with status 0.
 /// Method: a peer at a documentation address (RFC 5737), where nothing would answer.
 #[test]
-fn a_device_of_this_machine_and_a_peer_elsewhere_are_refused_before_anything_runs() {
+fn shm_with_remote_peer_is_refused_before_measuring() {
     let dir = tempfile::tempdir().expect("directory");
     let ended = nicety_in(dir.path(), short(&["--json", "r.json", "--peer", "192.0.2.1"]));
     assert_eq!((ended.status, ended.out.as_str()), (Some(1), ""), "{ended:?}");
@@ -241,7 +241,7 @@ fn a_device_of_this_machine_and_a_peer_elsewhere_are_refused_before_anything_run
 
 /// Method: the peer's port accepts connections, as the kernel completes them without the program, but never sends anything.
 #[test]
-fn a_peer_that_says_nothing_is_given_up() {
+fn silent_peer_times_out() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = silent.local_addr().expect("its address").to_string();
     let ended = nicety(short(&["--peer", &addr, "--set", "patience=0.5"]));
@@ -287,7 +287,7 @@ fn marked(mark: &str) -> usize {
 /// Goal: after an interruption by any of the signals, partial results are saved, earlier results are unchanged, and no process
 /// is left.
 #[test]
-fn interruptions_keep_what_was_measured_and_what_was_there_and_leave_no_process() {
+fn interruption_keeps_results_and_old_files_and_leaves_no_process() {
     for (ending, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let dir = tempfile::tempdir().expect("directory");
         fs::write(dir.path().join("r.json"), "old").expect("file");
@@ -304,7 +304,7 @@ fn interruptions_keep_what_was_measured_and_what_was_there_and_leave_no_process(
 
 /// Method: as with nohup, the shell ignores the signal before it executes the command.
 #[test]
-fn what_is_to_outlive_its_terminal_does() {
+fn run_under_nohup_survives_its_terminal() {
     let mut child = Command::new("sh")
         .args([
             "-c",
@@ -329,7 +329,7 @@ fn what_is_to_outlive_its_terminal_does() {
 }
 
 #[test]
-fn ctrl_c_twice_ends_at_once_and_leaves_no_process_either() {
+fn second_ctrl_c_ends_immediately_and_leaves_no_process() {
     let dir = tempfile::tempdir().expect("directory");
     let mark = dir.path().display().to_string();
     let mut child = long(dir.path(), &mark, &[]);
@@ -349,7 +349,7 @@ fn ctrl_c_twice_ends_at_once_and_leaves_no_process_either() {
 }
 
 #[test]
-fn the_help_lists_experiments_and_parameters() {
+fn bench_help_lists_experiments_and_parameters() {
     let Ended { out, .. } = nicety(["bench", "--help"]);
     for text in ["EXPERIMENTS\n  latency ", "  bandwidth ", "PARAMETERS", "  window ", "takes 2 to 4096"] {
         assert!(out.contains(text), "{text}: {out}");

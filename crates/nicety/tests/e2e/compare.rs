@@ -12,7 +12,7 @@ fn compare(a: &Path, b: &Path, more: &[&str]) -> Ended {
 }
 
 #[test]
-fn equal_runs_are_the_same_with_status_0() {
+fn equal_runs_exit_with_0() {
     let dir = tempfile::tempdir().expect("directory");
     let (a, b) = (made_up_run(1.0, 9000.0), made_up_run(1.001, 9001.0));
     let ended = compare(&save(dir.path(), "a.json", &a), &save(dir.path(), "b.json", &b), &[]);
@@ -24,7 +24,7 @@ fn equal_runs_are_the_same_with_status_0() {
 
 /// Goal: one worse cell determines the status, whether its metric is a time or a rate.
 #[test]
-fn a_regression_has_status_1_for_times_and_for_rates() {
+fn regression_of_times_or_rates_exits_with_1() {
     let dir = tempfile::tempdir().expect("directory");
     let a = save(dir.path(), "a.json", &made_up_run(1.0, 9000.0));
     for (latency_us, bandwidth) in [(1.5, 9000.0), (1.0, 6000.0)] {
@@ -40,7 +40,7 @@ fn a_regression_has_status_1_for_times_and_for_rates() {
 
 /// One cell is measured twice to find the noise of a run; if that cell is noisy, regressions of other cells are still reported.
 #[test]
-fn a_noisy_check_of_the_machine_hides_no_regression() {
+fn noisy_reference_measurement_hides_no_regression() {
     let dir = tempfile::tempdir().expect("directory");
     let mut a = made_up_run(1.0, 9000.0);
     let aa_noise = Some(AaNoise { floor: 0.381, ratio: 1.1, launches: 6 });
@@ -54,7 +54,7 @@ fn a_noisy_check_of_the_machine_hides_no_regression() {
 }
 
 #[test]
-fn what_cannot_be_told_is_loud_and_strict_makes_it_status_3() {
+fn undecided_cells_are_reported_and_strict_exits_with_3() {
     let dir = tempfile::tempdir().expect("directory");
     let mut few = made_up_run(1.0, 9000.0);
     few.results.iter_mut().for_each(|result| result.launches.truncate(2));
@@ -68,7 +68,7 @@ fn what_cannot_be_told_is_loud_and_strict_makes_it_status_3() {
 
 /// Goal: a saved run is used by its name; invalid and unknown names are reported.
 #[test]
-fn a_named_baseline_is_kept_and_compared_with() {
+fn baseline_is_saved_by_name_and_compared() {
     let dir = tempfile::tempdir().expect("directory");
     let (a, b) = (made_up_run(1.0, 9000.0), made_up_run(1.5, 9000.0));
     let (a, b) = (save(dir.path(), "a.json", &a), save(dir.path(), "b.json", &b));
@@ -95,7 +95,7 @@ fn a_named_baseline_is_kept_and_compared_with() {
 }
 
 #[test]
-fn a_comparison_is_test_cases_for_ci() {
+fn junit_has_a_test_case_per_cell() {
     let dir = tempfile::tempdir().expect("directory");
     let a = save(dir.path(), "a.json", &made_up_run(1.0, 9000.0));
     let b = save(dir.path(), "b.json", &made_up_run(1.5, 9000.0));
@@ -106,7 +106,7 @@ fn a_comparison_is_test_cases_for_ci() {
 }
 
 #[test]
-fn cells_of_one_side_are_listed() {
+fn cells_in_one_run_only_are_listed() {
     let dir = tempfile::tempdir().expect("directory");
     let (mut a, mut b) = (made_up_run(1.0, 9000.0), made_up_run(1.0, 9000.0));
     let mut extra = a.results[0].clone();
@@ -127,7 +127,7 @@ fn cells_of_one_side_are_listed() {
 }
 
 #[test]
-fn json_to_standard_output_stands_there_alone() {
+fn json_on_standard_output_is_the_only_output() {
     let dir = tempfile::tempdir().expect("directory");
     let a = save(dir.path(), "a.json", &made_up_run(1.0, 9000.0));
     let b = save(dir.path(), "b.json", &made_up_run(1.5, 9000.0));
@@ -160,7 +160,7 @@ fn runs_without_common_cells_are_refused() {
 }
 
 #[test]
-fn files_that_are_no_results_are_refused_by_their_own_reason() {
+fn files_without_results_are_refused_each_with_its_reason() {
     let dir = tempfile::tempdir().expect("directory");
     let good = save(dir.path(), "good.json", &made_up_run(1.0, 9000.0));
     let whole = std::fs::read_to_string(&good).expect("file");
@@ -182,7 +182,7 @@ fn files_that_are_no_results_are_refused_by_their_own_reason() {
 }
 
 #[test]
-fn outputs_that_cannot_be_are_refused_first() {
+fn unwritable_outputs_are_refused_before_comparing() {
     let dir = tempfile::tempdir().expect("directory");
     let a = save(dir.path(), "a.json", &made_up_run(1.0, 9000.0));
     let missing = dir.path().join("no/where.json");

@@ -3,7 +3,7 @@
 use crate::common::{Ended, command, json, nicety};
 
 #[test]
-fn the_shared_memory_device_is_there_with_its_limits() {
+fn shm_is_listed_with_its_limits() {
     let ended = nicety(["devices", "--json"]);
     assert_eq!(ended.status, Some(0));
     let document = json(&ended.out);
@@ -20,7 +20,7 @@ fn the_shared_memory_device_is_there_with_its_limits() {
 /// Goal: the list can be read without scrolling. Method: it fits a terminal of 24 lines and 80 columns, together with its
 /// command line.
 #[test]
-fn the_list_fits_a_screen_with_rails_and_details_come_on_demand() {
+fn device_list_fits_one_screen_and_verbose_adds_details() {
     let mut list = command();
     let short: Ended = list.arg("devices").env("COLUMNS", "80").output().expect("the command runs").into();
     assert!(short.out.lines().count() <= 22, "{}", short.out);

@@ -4,7 +4,7 @@ use crate::common::{json, nicety};
 
 /// Goal: scripts can use every check, and every problem has a reason and a remedy.
 #[test]
-fn every_check_has_a_state_and_complaints_have_a_remedy() {
+fn every_failed_check_has_a_remedy() {
     let ended = nicety(["doctor", "--json"]);
     let document = json(&ended.out);
     assert_eq!(document["schema"], "nicety-doctor/1");

@@ -7,7 +7,7 @@ use crate::common::{command, wait};
 /// Goal: `CC` may name a script that calls this program, as with a build's `CC=mpicc`: it compiles, and does not call itself
 /// endlessly.
 #[test]
-fn a_script_that_calls_it_may_be_named_by_cc() {
+fn mpicc_accepts_a_script_that_calls_it_as_cc() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (script, source, object) = (at("mpicc"), at("a.c"), at("a.o"));

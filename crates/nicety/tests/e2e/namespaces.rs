@@ -94,7 +94,7 @@ fn four_hosts_measure_hot_spots_chains_and_rings() {
 /// Goal: when one of several hosts dies during a run, earlier results are kept, the dead host is named, and the other servers
 /// continue. Method: kills its server after the first cells, then measures with the others.
 #[test]
-fn a_host_that_dies_is_named_and_the_others_live_on() {
+fn failed_host_is_named_and_others_continue() {
     let Some(hosts) = hosts("dies", 4) else { return };
     let dir = tempfile::tempdir().expect("directory");
     let mut servers = [1, 2, 3].map(|host| Some(hosts.server(host, &[])));

@@ -31,7 +31,7 @@ fn several_servers_of_one_machine_take_part() {
 }
 
 #[test]
-fn a_peer_given_twice_is_named() {
+fn duplicate_peer_is_refused_by_name() {
     measure(&["h", "k", "h:7471"]).is_error(2, "peer \"h:7471\" was given twice");
     let server = Server::start();
     let port = server.addr.rsplit(':').next().expect("a port");
@@ -41,7 +41,7 @@ fn a_peer_given_twice_is_named() {
 
 /// Goal: all unreachable peers are named, and no others. Method: one server, and two ports without a listener.
 #[test]
-fn all_peers_that_are_not_there_are_named() {
+fn all_unreachable_peers_are_named() {
     let server = Server::start();
     // Bound and dropped: free, and unlikely to be assigned again soon.
     let free = || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").to_string();
@@ -57,7 +57,7 @@ fn all_peers_that_are_not_there_are_named() {
 }
 
 #[test]
-fn a_peer_of_another_version_is_named() {
+fn peer_of_another_version_is_refused_by_name() {
     let server = Server::start();
     let other = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = other.local_addr().expect("bound").to_string();
@@ -80,7 +80,7 @@ fn a_peer_of_another_version_is_named() {
 /// Goal: control characters from a server do not reach the terminal. Method: a server that sends escape sequences in its hello,
 /// in a refusal, and in an invalid frame.
 #[test]
-fn a_server_does_not_reach_the_terminal() {
+fn text_of_a_server_is_escaped_on_the_terminal() {
     let evil = "\\u001b]0;owned\\u0007\\u001b[2J";
     let hello = format!(r#"{{"magic":"nicety-control","version":{VERSION},"program":"9"}}"#);
     for said in [

@@ -76,7 +76,7 @@ fn under_way(dir: &Path) -> Child {
 }
 
 #[test]
-fn the_example_is_measured_and_lies_beside_itself() {
+fn example_plan_is_measured_into_files_next_to_it() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/survey.toml");
     // Unchanged, except for a shorter time.
     let example = fs::read_to_string(example).expect("the example");
@@ -101,7 +101,7 @@ fn the_example_is_measured_and_lies_beside_itself() {
 /// Goal: an interruption loses only the cell being measured. Method: the first run is ended by Ctrl-C, the second is killed,
 /// the third completes; the journal contains no cell of a launch twice, and the results contain every launch of every cell.
 #[test]
-fn what_was_measured_before_an_interruption_is_not_measured_again() {
+fn interrupted_plan_continues_without_repeating_cells() {
     let (dir, _path) = plan(SMALL);
     let mut child = under_way(dir.path());
     signal(&child, Signal::INT);
@@ -139,7 +139,7 @@ fn what_was_measured_before_an_interruption_is_not_measured_again() {
 /// Goal: a modelled device in the same plan does not mark the machine's results as simulated, however often the plan is run.
 /// Method: runs the same plan twice, the second time with nothing left to measure.
 #[test]
-fn measured_on_says_the_same_after_a_rerun_with_a_modelled_device() {
+fn machine_description_is_kept_after_rerun_with_modelled_device() {
     let (dir, _path) = plan(&SMALL.replace("launches = 6", "launches = 1"));
     let environment = || {
         assert_eq!(run(dir.path(), &[]).status, Some(0));
@@ -154,7 +154,7 @@ fn measured_on_says_the_same_after_a_rerun_with_a_modelled_device() {
 }
 
 #[test]
-fn a_changed_plan_or_machine_is_noticed() {
+fn changed_plan_or_machine_is_detected() {
     let text = SMALL.replace("launches = 6", "launches = 1");
     let (dir, path) = plan(&text);
     assert_eq!(run(dir.path(), &[]).status, Some(0));
@@ -179,7 +179,7 @@ fn a_changed_plan_or_machine_is_noticed() {
 /// Goal: a part that fails does not affect other parts, and is measured again. Method: its peer cannot be reached in the first
 /// run.
 #[test]
-fn a_part_that_fails_leaves_the_others_and_is_tried_again() {
+fn failed_part_is_retried_and_others_are_measured() {
     let server = crate::serve::Server::start();
     let addr = server.addr.clone();
     drop(server);
@@ -210,7 +210,7 @@ fn a_part_that_fails_leaves_the_others_and_is_tried_again() {
 }
 
 #[test]
-fn mistakes_are_said_at_once_with_their_lines_and_nothing_is_begun() {
+fn plan_errors_are_reported_with_lines_before_measuring() {
     let (dir, _path) = plan("[part.a]\nexperiments = ['latncy']\nsizes = ['8X']\n\n[part.b]\nlaunches = 0\n");
     let ended = run(dir.path(), &[]);
     assert_eq!((ended.status, ended.out.as_str()), (Some(2), ""), "{ended:?}");
@@ -223,6 +223,7 @@ fn mistakes_are_said_at_once_with_their_lines_and_nothing_is_begun() {
     }
     assert_eq!(fs::read_dir(dir.path()).expect("directory").count(), 1, "nothing was begun");
     nicety_in(dir.path(), ["bench", "--plan", "none.toml"]).is_error(2, "cannot read the plan none.toml");
-    nicety_in(dir.path(), ["bench", "--plan", "p.toml", "--size", "8"]).is_error(2, "cannot stand beside");
+    nicety_in(dir.path(), ["bench", "--plan", "p.toml", "--size", "8"])
+        .is_error(2, "cannot be combined with");
     nicety_in(dir.path(), ["bench", "--fresh"]).is_error(2, "--plan");
 }

@@ -5,7 +5,7 @@ use std::fs;
 use crate::common::{made_up_run, nicety, nicety_in, save};
 
 #[test]
-fn runs_become_one_page() {
+fn several_runs_become_one_page() {
     let dir = tempfile::tempdir().expect("directory");
     save(dir.path(), "a.json", &made_up_run(1.0, 9000.0));
     save(dir.path(), "b.json", &made_up_run(1.1, 9100.0));
@@ -25,7 +25,7 @@ fn runs_become_one_page() {
 }
 
 #[test]
-fn what_is_no_run_is_refused_and_the_old_page_stays() {
+fn invalid_run_file_is_refused_and_old_page_is_kept() {
     let dir = tempfile::tempdir().expect("directory");
     let good = save(dir.path(), "good.json", &made_up_run(1.0, 9000.0));
     let whole = fs::read_to_string(&good).expect("file");

@@ -5,7 +5,7 @@ use std::fs;
 use crate::common::{json, nicety, nicety_in};
 
 #[test]
-fn what_there_is_not_is_answered_with_what_there_is() {
+fn unknown_name_is_refused_with_known_names() {
     nicety(["reproduce", "nonsense"])
         .is_error(2, "there is: accel-portals, miba-thesis, mpi-iwarp, mt23108-nicmem, multirail-udapl");
     nicety(["reproduce", "mt23108-nicmem/nonsense"]).is_error(2, "there is: bandwidth, bandwidth_2port");
@@ -18,7 +18,7 @@ fn what_there_is_not_is_answered_with_what_there_is() {
 
 /// Goal: a single row gets its value, the same in each run.
 #[test]
-fn a_row_is_computed_the_same_each_time() {
+fn row_is_computed_the_same_each_time() {
     let run = || nicety(["reproduce", "nm-056", "--json", "-"]);
     let ended = run();
     assert_eq!(ended.status, Some(0), "{ended:?}");
@@ -38,7 +38,7 @@ fn a_row_is_computed_the_same_each_time() {
 
 /// Goal: a changed value affects the cards, and the result mentions it.
 #[test]
-fn a_changed_value_changes_what_follows() {
+fn changed_machine_value_changes_results() {
     let ended = nicety(["reproduce", "MT-065", "--set", "host.post_receive_ns=1000", "--json", "-"]);
     let all = json(&ended.out);
     assert_eq!(
@@ -63,7 +63,7 @@ fn rows_and_page_are_written() {
 
 /// Goal: real measurements are shown on the page in the paper's terms, and other files are refused by name.
 #[test]
-fn real_measurements_stand_beside_the_papers() {
+fn real_measurements_are_shown_next_to_the_papers() {
     let dir = tempfile::tempdir().expect("directory");
     let lines =
         "# two processes on a desk\nlibrary,cell,turn,ns\nring,latency:4,1,6000\nmpich,latency:4,1,20000\n";
@@ -78,7 +78,7 @@ fn real_measurements_stand_beside_the_papers() {
 
 /// Goal: a lower score of the paper on MPI over iWARP is noticed, and MPI takes the same virtual time in each run.
 #[test]
-fn the_iwarp_paper_comes_out_as_well_as_it_did() {
+fn iwarp_paper_score_has_not_dropped() {
     let run = |what| json(&nicety(["reproduce", what, "--json", "-"]).out);
     let all = run("mpi-iwarp");
     let again = run("mpi-iwarp/imb_barrier");
@@ -103,7 +103,7 @@ fn the_iwarp_paper_comes_out_as_well_as_it_did() {
 /// Goal: a lower score of the multirail paper is noticed. Method: computes all of its rows; the scores in docs/papers are the
 /// minimum.
 #[test]
-fn the_multirail_paper_comes_out_as_well_as_it_did() {
+fn multirail_paper_score_has_not_dropped() {
     let ended = nicety(["reproduce", "multirail-udapl", "--json", "-"]);
     let all = json(&ended.out);
     let rows = all["rows"].as_array().expect("rows");

@@ -18,7 +18,7 @@ fn library() -> (tempfile::TempDir, String) {
 }
 
 #[test]
-fn what_is_started_is_the_program_and_a_signal_ends_it() {
+fn run_replaces_itself_by_the_program() {
     let (_folder, library) = library();
     for kind in [&["--dat"][..], &[]] {
         let mut started = command()
@@ -47,7 +47,7 @@ fn what_is_started_is_the_program_and_a_signal_ends_it() {
 }
 
 #[test]
-fn a_program_of_udapl_and_its_children_read_their_dat_conf() {
+fn udapl_program_and_its_children_read_dat_conf() {
     let (_folder, library) = library();
     let line = format!("nicety u2.0 nonthreadsafe default {library} nicety.2.0 \"shm(dm=1M)\" \"\"");
     // The child closes the descriptors that it inherited.

@@ -71,7 +71,7 @@ fn measured(addr: &str, more: &[&str]) -> Ended {
 
 /// Goal: results describe both machines. Method: the peer is this machine, so its description must equal the client's.
 #[test]
-fn results_say_what_the_peer_is() {
+fn results_describe_the_peer() {
     let server = Server::start();
     let ended = measured(&server.addr, &[]);
     let environment = &json(&ended.out)["environment"];
@@ -89,7 +89,7 @@ fn results_say_what_the_peer_is() {
 /// Goal: the server survives any behaviour of clients. Method: between valid clients, connections send bytes outside the
 /// protocol, a frame that claims 4 GiB, or nothing, and one client stays connected.
 #[test]
-fn garbage_is_refused_and_the_server_lives_on() {
+fn server_survives_garbage() {
     let server = Server::start();
     let idle = TcpStream::connect(&server.addr).expect("a connection");
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 3000], &[0, 0, 0, 4, b'n', b'u'], b""] {
@@ -109,7 +109,7 @@ fn garbage_is_refused_and_the_server_lives_on() {
 
 /// Goal: idle connections do not keep clients out. Method: more idle connections than the server admits.
 #[test]
-fn silent_clients_keep_nobody_out() {
+fn silent_clients_do_not_block_others() {
     let server = Server::start();
     let silent: Vec<TcpStream> =
         (0..400).map(|_| TcpStream::connect(&server.addr).expect("a connection")).collect();
@@ -120,7 +120,7 @@ fn silent_clients_keep_nobody_out() {
 /// Goal: a server with a token serves only clients with the same token; the others get an error with a remedy, and a server
 /// without a token refuses to listen on a network.
 #[test]
-fn only_who_has_the_token_is_served() {
+fn client_without_token_is_refused() {
     let dir = tempfile::tempdir().expect("directory");
     let file = |name: &str, text: &str| {
         let path = dir.path().join(name);
@@ -148,7 +148,7 @@ fn only_who_has_the_token_is_served() {
 }
 
 #[test]
-fn clients_may_come_at_once() {
+fn simultaneous_clients_are_served() {
     let server = Server::start();
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -159,7 +159,7 @@ fn clients_may_come_at_once() {
 
 /// Goal: if the peer dies during a run, earlier results are kept. Method: kills its server after the first cells.
 #[test]
-fn when_the_peer_dies_what_was_measured_is_in_a_file_of_its_own() {
+fn partial_results_are_written_when_the_peer_dies() {
     let dir = tempfile::tempdir().expect("directory");
     std::fs::write(dir.path().join("r.json"), "old").expect("file");
     let mut server = Server::start();
@@ -173,7 +173,7 @@ fn when_the_peer_dies_what_was_measured_is_in_a_file_of_its_own() {
 }
 
 #[test]
-fn it_ends_cleanly_when_asked_to() {
+fn server_ends_cleanly_on_a_signal() {
     for ask in [Signal::INT, Signal::TERM] {
         let mut server = Server::start();
         signal(&server.child, ask);
@@ -183,7 +183,7 @@ fn it_ends_cleanly_when_asked_to() {
 }
 
 #[test]
-fn an_address_that_cannot_be_is_refused() {
+fn invalid_listen_address_is_refused() {
     let server = Server::start();
     nicety(["serve", "--listen", &server.addr]).is_error(1, "cannot listen");
     nicety(["serve", "--listen", "nowhere"])
@@ -192,7 +192,7 @@ fn an_address_that_cannot_be_is_refused() {
 
 /// Goal: a server whose log cannot be written reports that once, continues, and ends with an error status.
 #[test]
-fn a_log_that_cannot_be_written_is_an_error() {
+fn unwritable_log_is_an_error() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
     let mut child = command()
         .args(["serve", "--listen", "127.0.0.1:0"])

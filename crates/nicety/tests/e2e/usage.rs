@@ -21,7 +21,7 @@ const COMMANDS: [&str; 11] = [
 ];
 
 #[test]
-fn alone_it_says_where_to_start() {
+fn command_without_arguments_prints_where_to_start() {
     let ended = nicety([""; 0]);
     assert_eq!(ended.status, Some(0));
     let steps = ["nicety doctor", "nicety bench --quick", "nicety bench latency"];
@@ -29,7 +29,7 @@ fn alone_it_says_where_to_start() {
 }
 
 #[test]
-fn help_is_short_or_long_and_the_long_one_has_examples() {
+fn long_help_has_examples_and_short_help_has_none() {
     for name in COMMANDS {
         let short = nicety([name, "-h"]);
         let long = nicety([name, "--help"]);
@@ -49,41 +49,42 @@ fn help_for_a_command_is_its_long_help() {
     }
     let all = nicety(["help"]);
     assert!(all.status == Some(0) && all.out.contains("nicety help COMMAND"), "{all:?}");
-    nicety(["help", "doktor"]).is_error(2, "there is no command 'doktor', did you mean \"doctor\"?");
+    nicety(["help", "doktor"]).is_error(2, "there is no command \"doktor\", did you mean \"doctor\"?");
 }
 
 #[test]
-fn what_is_unknown_is_answered_in_one_line_with_what_was_meant() {
-    nicety(["doktor"]).is_error(2, "there is no command 'doktor', did you mean \"doctor\"?");
+fn unknown_words_are_refused_in_one_line_with_a_suggestion() {
+    nicety(["doktor"]).is_error(2, "there is no command \"doktor\", did you mean \"doctor\"?");
     nicety(["doctor", "--jsn"]).is_error(2, "did you mean \"--json\"?");
     nicety(["compare"]).is_error(2, "<RUN.json>... is missing");
     nicety(["compare", "a", "b", "c"]).is_error(2, "see `nicety compare --help`");
-    nicety(["completions", "fsh"]).is_error(2, "\"fsh\" is no <SHELL>; there is: bash, zsh, fish");
-    nicety(["--wrong"]).is_error(2, "there is no option '--wrong'");
+    nicety(["completions", "fsh"])
+        .is_error(2, "\"fsh\" is not a value of <SHELL>; there are: bash, zsh, fish");
+    nicety(["--wrong"]).is_error(2, "there is no option \"--wrong\"");
 }
 
 /// Goal: errors of the command line are reported in this program's words. Method: mistakes of every kind that the parser
 /// detects; each must give the expected text, without the parser's words.
 #[test]
-fn mistakes_are_said_in_our_words() {
+fn parser_errors_are_reported_in_own_words() {
     let mistakes: &[(&[&str], &str)] = &[
-        (&["bench", "--launches", "x"], "\"x\" is no whole number, or too large; write for example 10"),
-        (&["bench", "--launches", "-1"], "\"-1\" is no whole number"),
+        (&["bench", "--launches", "x"], "\"x\" is not a whole number, or too large; write, for example, 10"),
+        (&["bench", "--launches", "-1"], "\"-1\" is not a whole number"),
         (&["bench", "--launches", "5000000000"], "too large"),
-        (&["bench", "--seed", "1.5"], "\"1.5\" is no whole number"),
-        (&["bench", "-n", "many"], "\"many\" is no whole number"),
-        (&["bench", "-D", "long"], "\"long\" is no number of seconds"),
+        (&["bench", "--seed", "1.5"], "\"1.5\" is not a whole number"),
+        (&["bench", "-n", "many"], "\"many\" is not a whole number"),
+        (&["bench", "-D", "long"], "\"long\" is not a number of seconds"),
         (&["bench", "-D", "-1"], "budget"),
         (&["bench", "--size", "-8"], "--size"),
-        (&["bench", "-1"], "there is no option '-1' here"),
-        (&["doctor", "1"], "'1' is one argument too many"),
+        (&["bench", "-1"], "there is no option \"-1\" here"),
+        (&["doctor", "1"], "\"1\" is one argument too many"),
         (&["bench", "--set"], "needs a value"),
         (&["bench", "--set", "window"], "\"window\" is not KEY=VALUE"),
-        (&["bench", "--full", "--line"], "cannot stand beside"),
+        (&["bench", "--full", "--line"], "cannot be combined with"),
         (&["bench", "--seed", "1", "--seed", "2"], "given twice"),
         (&["compare", "a", "b", "--threshold", "-5%"], "is not a share"),
         (&["run", "--dat"], "is missing"),
-        (&["serve", "--listen", "x"], "is not an address of this machine"),
+        (&["serve", "--listen", "x"], "is not an address of this host"),
     ];
     for (arguments, said) in mistakes {
         let ended = nicety(*arguments);
@@ -97,7 +98,7 @@ fn mistakes_are_said_in_our_words() {
 /// Goal: scripts can distinguish a missing file from a failed run. Method: a missing file for every option and argument that
 /// names one.
 #[test]
-fn a_missing_file_is_status_2_everywhere() {
+fn missing_file_exits_with_2_for_every_option() {
     let dir = tempfile::tempdir().expect("a directory");
     let there = save(dir.path(), "there.json", &made_up_run(1.0, 9000.0));
     let there = there.to_str().expect("a name");
@@ -141,7 +142,7 @@ fn missing_program_is_status_127() {
 
 /// Method: the pipe is closed before the command has written anything, as it first watches the load.
 #[test]
-fn a_reader_who_leaves_is_no_failure() {
+fn closed_output_pipe_is_no_failure() {
     let mut child = command()
         .arg("doctor")
         .stdout(Stdio::piped())

@@ -161,11 +161,11 @@ fn all_of(mut all: Vec<Verdict>) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::quantity::made_up::Made;
+    use super::super::quantity::fakes::FakeSource;
     use super::*;
 
     fn said(check: &Check) -> (bool, String) {
-        let source = Made(|_: &Probe| Err(NoValue::Failed("nothing is measured here".to_owned())));
+        let source = FakeSource(|_: &Probe| Err(NoValue::Failed("nothing is measured here".to_owned())));
         let verdict = check.verdict(&source).expect("a verdict");
         (verdict.holds, verdict.evidence)
     }

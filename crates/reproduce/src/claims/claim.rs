@@ -101,9 +101,9 @@ pub(crate) fn sizes(
 
 /// A table under construction.
 #[derive(Debug, Default)]
-pub(crate) struct Table(pub(crate) Vec<Claim>);
+pub(crate) struct ClaimTable(pub(crate) Vec<Claim>);
 
-impl Table {
+impl ClaimTable {
     fn add(&mut self, rows: &'static [&'static str], how: impl Into<String>, answer: Answer) {
         self.0.push(Claim { rows, how: how.into(), answer });
     }

@@ -109,7 +109,7 @@ impl Probe {
 
 /// How several numbers are combined into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Join {
+pub(crate) enum Operator {
     Sum,
     Difference,
     Product,
@@ -129,7 +129,7 @@ pub(crate) enum Quantity {
     /// Measured.
     Measured(Box<Probe>),
     /// Computed.
-    Joined(Join, Vec<Self>),
+    Joined(Operator, Vec<Self>),
     /// The last point, from the first on, with a value at least the other quantity's.
     Last(Vec<(f64, Self)>, Box<Self>),
     /// To the nearest multiple of a step.
@@ -160,17 +160,17 @@ impl Quantity {
 
     /// The largest of several.
     pub(crate) fn greatest(all: impl IntoIterator<Item = Self>) -> Self {
-        Self::Joined(Join::Greatest, all.into_iter().collect())
+        Self::Joined(Operator::Greatest, all.into_iter().collect())
     }
 
     /// The smallest of several.
     pub(crate) fn least(all: impl IntoIterator<Item = Self>) -> Self {
-        Self::Joined(Join::Least, all.into_iter().collect())
+        Self::Joined(Operator::Least, all.into_iter().collect())
     }
 
     /// The mean of several.
     pub(crate) fn mean(all: impl IntoIterator<Item = Self>) -> Self {
-        Self::Joined(Join::Mean, all.into_iter().collect())
+        Self::Joined(Operator::Mean, all.into_iter().collect())
     }
 
     /// The last point, from the first on, with a value of at least `level`; 0 if the first is below.
@@ -215,10 +215,10 @@ impl Quantity {
             Self::Constant(value) => *value,
             Self::Parameter(device, key) => source.parameter(device, key)?,
             Self::Measured(probe) => source.measured(probe)?,
-            Self::Joined(join, parts) => {
+            Self::Joined(operator, parts) => {
                 let parts: Vec<f64> =
                     parts.iter().map(|part| part.value(source)).collect::<Result<_, _>>()?;
-                join.of(&parts)
+                operator.apply(&parts)
             }
             Self::Last(points, level) => {
                 let (level, mut last) = (level.value(source)?, 0.0);
@@ -236,8 +236,8 @@ impl Quantity {
     }
 }
 
-impl Join {
-    fn of(self, parts: &[f64]) -> f64 {
+impl Operator {
+    fn apply(self, parts: &[f64]) -> f64 {
         let all = || parts.iter().copied();
         let pair = |f: fn(f64, f64) -> f64| all().reduce(f).unwrap_or(f64::NAN);
         match self {
@@ -263,7 +263,7 @@ macro_rules! operators {
         impl<T: Into<Quantity>> $operator<T> for Quantity {
             type Output = Self;
             fn $method(self, other: T) -> Self {
-                Self::Joined(Join::$join, vec![self, other.into()])
+                Self::Joined(Operator::$join, vec![self, other.into()])
             }
         }
     )*};
@@ -272,13 +272,13 @@ macro_rules! operators {
 operators!(Add add Sum, Sub sub Difference, Mul mul Product, Div div Ratio);
 
 #[cfg(test)]
-pub(crate) mod made_up {
+pub(crate) mod fakes {
     use super::*;
 
     /// A source that answers every probe by a function of it.
-    pub(crate) struct Made<F: Fn(&Probe) -> Result<f64, NoValue>>(pub(crate) F);
+    pub(crate) struct FakeSource<F: Fn(&Probe) -> Result<f64, NoValue>>(pub(crate) F);
 
-    impl<F: Fn(&Probe) -> Result<f64, NoValue>> Source for Made<F> {
+    impl<F: Fn(&Probe) -> Result<f64, NoValue>> Source for FakeSource<F> {
         fn measured(&self, probe: &Probe) -> Result<f64, NoValue> {
             (self.0)(probe)
         }
@@ -291,7 +291,7 @@ pub(crate) mod made_up {
 
 #[cfg(test)]
 mod tests {
-    use super::made_up::Made;
+    use super::fakes::FakeSource;
     use super::*;
 
     const TUNING: Tuning = Tuning { window: 4, burst_bytes: 1 << 20, signal: 1 };
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn numbers_are_computed_from_measurements() {
-        let source = Made(|probe: &Probe| Ok(probe.cell.size as f64));
+        let source = FakeSource(|probe: &Probe| Ok(probe.cell.size as f64));
         let value = |q: Quantity| q.value(&source).expect("a value");
         assert_eq!(value(of_size(12).above(of_size(8))), 50.0);
         assert_eq!(value(of_size(6).below(of_size(8))), 25.0);
@@ -314,7 +314,8 @@ mod tests {
 
     #[test]
     fn a_knee_is_the_last_point_before_the_first_fall() {
-        let source = Made(|probe: &Probe| Ok(if (3..7).contains(&probe.cell.size) { 1.0 } else { 9.0 }));
+        let source =
+            FakeSource(|probe: &Probe| Ok(if (3..7).contains(&probe.cell.size) { 1.0 } else { 9.0 }));
         let last = |sizes: &[u64]| {
             let points = sizes.iter().map(|n| (*n as f64, of_size(*n))).collect();
             Quantity::last(points, Quantity::from(5.0)).value(&source)
@@ -325,9 +326,9 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_value_says_why() {
+    fn quantity_without_value_has_the_reason() {
         let too_big = || NoValue::Failed("too big".to_owned());
-        let source = Made(|probe: &Probe| if probe.cell.size > 1 { Err(too_big()) } else { Ok(0.0) });
+        let source = FakeSource(|probe: &Probe| if probe.cell.size > 1 { Err(too_big()) } else { Ok(0.0) });
         assert_eq!((of_size(1) / of_size(1)).value(&source), Err(NoValue::NotFinite));
         assert_eq!((of_size(1) + of_size(2)).value(&source), Err(too_big()));
         assert_eq!(Quantity::Parameter("d", "x").value(&source), Err(NoValue::Failed("no x".to_owned())));
@@ -360,6 +361,8 @@ mod tests {
             probe.settings().burst
         };
         assert_eq!([burst(1), burst(4096), burst(1 << 20)], [2048, 256, 8]);
-        assert!(of_size(8).value(&Made(|probe: &Probe| Ok(f64::from(probe.settings().inline)))) == Ok(0.0));
+        assert!(
+            of_size(8).value(&FakeSource(|probe: &Probe| Ok(f64::from(probe.settings().inline)))) == Ok(0.0)
+        );
     }
 }

@@ -31,7 +31,7 @@ pub struct Criterion {
 
 /// A change of a criterion after the freeze.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct CriterionChange {
     /// Id of the row.
     pub row: String,
     /// Hash before.
@@ -46,7 +46,7 @@ pub struct Change {
     pub why: String,
 }
 
-fn frozen() -> Vec<Criterion> {
+fn frozen_criteria() -> Vec<Criterion> {
     FROZEN.into_iter().flat_map(read).collect()
 }
 
@@ -63,7 +63,7 @@ fn read<T: for<'a> Deserialize<'a>>(text: &str) -> Vec<T> {
 /// # Panics
 /// Never: a test reads the table, which is part of the program.
 #[must_use]
-pub fn changes() -> Vec<Change> {
+pub fn changes() -> Vec<CriterionChange> {
     read(CHANGES)
 }
 
@@ -73,14 +73,14 @@ pub fn criteria() -> Vec<Criterion> {
     let all = table();
     let of = |row: Published| {
         let claim = all.iter().find(|claim| claim.rows.contains(&row.id.as_str()))?;
-        let print = print(&claim.answer.to_string());
+        let print = fingerprint(&claim.answer.to_string());
         Some(Criterion { row: row.id, quote: row.quote, reading: claim.how.clone(), print })
     };
     dataset().into_iter().filter_map(of).collect()
 }
 
 /// FNV-1a of a text, 64 bits, in hexadecimal.
-fn print(text: &str) -> String {
+fn fingerprint(text: &str) -> String {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
 }
@@ -88,7 +88,7 @@ fn print(text: &str) -> String {
 /// Criteria that are neither the frozen ones nor explained by the log: row, the known hash, today's.
 #[must_use]
 pub fn unexplained() -> Vec<(String, String, String)> {
-    let (frozen, changes) = (frozen(), changes());
+    let (frozen, changes) = (frozen_criteria(), changes());
     let known = |row: &str| {
         let first = frozen.iter().find(|one| one.row == row).map_or(String::new(), |one| one.print.clone());
         let of_row = changes.iter().filter(|change| change.row == row);
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn the_frozen_table_is_as_it_was() {
-        assert_eq!(FROZEN.map(print), TABLES, "criteria are frozen: changes go into data/changes.csv");
-        let frozen = frozen();
+        assert_eq!(FROZEN.map(fingerprint), TABLES, "criteria are frozen: changes go into data/changes.csv");
+        let frozen = frozen_criteria();
         let data = dataset();
         for one in &frozen {
             let row = data.iter().find(|row| row.id == one.row).expect("a row of the dataset");
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_hash_is_fnv() {
-        assert_eq!(print(""), "cbf29ce484222325");
-        assert_eq!(print("foobar"), "85944171f73967e8");
+        assert_eq!(fingerprint(""), "cbf29ce484222325");
+        assert_eq!(fingerprint("foobar"), "85944171f73967e8");
     }
 }

@@ -46,12 +46,12 @@ pub fn fit_changes() -> Vec<FitChange> {
 mod tests {
     use super::*;
     use crate::papers::published::dataset;
-    use crate::verdicts::machine::{Origin, Value, of_card};
+    use crate::verdicts::machine::{Origin, Value, read_machine};
 
     /// Goal: the log agrees with the machine files: no value that it names is still fitted to these rows, except for
     /// restored lists, which name all of the value's rows.
     #[test]
-    fn what_the_log_frees_is_fitted_no_more() {
+    fn values_freed_by_the_log_are_not_fitted() {
         let data = dataset();
         for change in fit_changes() {
             let rows: Vec<&str> = change.rows.split_whitespace().collect();
@@ -60,7 +60,7 @@ mod tests {
                 "{change:?}"
             );
             assert!(rows.iter().all(|row| change.concerns(row)) && !change.concerns("NM-999"));
-            let machine = of_card(&format!("model:{}", change.card), &[]).expect("it comes along");
+            let machine = read_machine(&format!("model:{}", change.card), &[]).expect("it comes along");
             let value = machine.values.iter().find(|value| value.key == change.key);
             let chosen = |value: &&Value| matches!(value.origin, Origin::Fitted | Origin::Assumed);
             let named =

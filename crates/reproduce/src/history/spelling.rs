@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::claims::check::{Check, Relation};
 use crate::claims::claim::Answer;
-use crate::claims::quantity::{Join, Probe, Quantity, Tuning};
+use crate::claims::quantity::{Operator, Probe, Quantity, Tuning};
 
 /// Items separated by spaces.
 fn list<T: Display>(f: &mut Formatter<'_>, all: impl IntoIterator<Item = T>) -> fmt::Result {
@@ -21,7 +21,7 @@ impl Display for Probe {
     }
 }
 
-impl Join {
+impl Operator {
     fn name(self) -> &'static str {
         match self {
             Self::Sum => "+",
@@ -41,7 +41,7 @@ impl Display for Quantity {
             Self::Constant(value) => value.fmt(f),
             Self::Parameter(device, key) => write!(f, "[{device} {key}]"),
             Self::Measured(probe) => probe.fmt(f),
-            Self::Joined(join, parts) => {
+            Self::Joined(operator, parts) => {
                 write!(f, "({}", join.name())?;
                 list(f, parts)?;
                 f.write_str(")")

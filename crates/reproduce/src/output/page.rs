@@ -1,10 +1,10 @@
 //! The reproduction as a page: the findings in words, the papers' figures, every row, contradictions, fitted values.
 
 use super::plots::{FAR, chart, entries, residuals};
-use super::tables::Line as TableLine;
 use super::tables::PaperTable;
+use super::tables::TableLine;
 use super::terminal::{modelled, published};
-use crate::history::criteria::Change;
+use crate::history::criteria::CriterionChange;
 use crate::papers::figure::Figure;
 use crate::papers::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, THESIS, citation};
 use crate::real::{Comparison, OTHERS, OURS};
@@ -43,7 +43,7 @@ pub fn html(all: &Reproduction) -> Result<String, ReportError> {
             (reading(all))
         }
     };
-    Ok(document("Nicety: the papers beside the model", &body, &data))
+    Ok(document("Nicety: published numbers and the model", &body, &data))
 }
 
 /// The section that a file of real measurements makes.
@@ -68,7 +68,7 @@ fn head(all: &Reproduction) -> Markup {
             p.brand { "Nicety" }
             h1 { (headline(&all.score)) }
             p.lead {
-                "The published facts of " (papers(all)) ", beside what the same experiments give on modelled cards in \
+                "The published facts of " (paper_titles(all)) ", next to the results of the same experiments on modelled cards in \
                  virtual time: " (plural(all.rows.len(), "row")) ", " (plural(all.measured, "measured cell")) "."
                 @if !all.changes.is_empty() { " With values changed: " b { (all.changes.join(" ")) } "." }
             }
@@ -107,7 +107,7 @@ fn headline(score: &Score) -> String {
 }
 
 /// The papers of the rows: `one`, `one and another`, `one, another and a third`.
-fn papers(all: &Reproduction) -> String {
+fn paper_titles(all: &Reproduction) -> String {
     let mut names: Vec<&str> = all.rows.iter().map(|row| name(&row.paper)).collect();
     names.dedup();
     match names.split_last() {
@@ -117,7 +117,7 @@ fn papers(all: &Reproduction) -> String {
 }
 
 /// The full name of a paper.
-fn name(paper: &str) -> &str {
+fn paper_title(paper: &str) -> &str {
     match paper {
         NICMEM => "the study of NIC memory on the MT23108",
         THESIS => "the thesis on InfiniBand, Myrinet and Quadrics",
@@ -156,7 +156,7 @@ fn findings(all: &Reproduction) -> Markup {
                 @if !worst.is_empty() {
                     article.finding.unknown {
                         h3 { "Furthest off" }
-                        ul { @for row in worst { li { b { (row.id) } " " (off(row)) } } }
+                        ul { @for row in worst { li { b { (row.id) } " " (error_text(row)) } } }
                     }
                 }
             }
@@ -166,11 +166,11 @@ fn findings(all: &Reproduction) -> Markup {
 
 /// The paper that something is about, if there are several; empty if there is one.
 fn of_paper(all: &Reproduction, paper: &str) -> String {
-    if all.papers.len() > 1 { format!(" – {}", name(paper)) } else { String::new() }
+    if all.papers.len() > 1 { format!(" – {}", paper_title(paper)) } else { String::new() }
 }
 
 /// The subject of a row, and its error.
-fn off(row: &Row) -> String {
+fn error_text(row: &Row) -> String {
     let systems = row.system.replace('|', " / ");
     let about = [&row.experiment, &systems, &row.variant].map(String::as_str);
     let about: Vec<&str> = about.into_iter().filter(|part| !part.is_empty()).collect();
@@ -189,8 +189,8 @@ fn figures(all: &Reproduction) -> Markup {
         section #plots {
             h2 { "Figures of the papers" }
             p.hint {
-                "Curves are the model. Dashed or marked in the same colour: what the papers printed, which is peaks and \
-                 single points; their curves are lost. The axes are the papers', as far as their text tells."
+                "Curves are the model's. Dashed lines and marks in the same colour are the papers' values: only peaks and \
+                 single points were published. The axes are those of the papers, as far as the text gives them."
             }
             div.figures {
                 @if let Some(chart) = residuals(&all.rows) {
@@ -207,13 +207,13 @@ fn figures(all: &Reproduction) -> Markup {
                 }
                 @for (i, figure) in all.figures.iter().enumerate() { (frame(i, figure, all)) }
             }
-            @if all.figures.is_empty() { p { "None belongs to these rows." } }
+            @if all.figures.is_empty() { p { "There are none for these rows." } }
         }
     }
 }
 
 fn frame(i: usize, figure: &Figure, all: &Reproduction) -> Markup {
-    let own: Vec<&Row> = all.rows.iter().filter(|row| belongs(row, figure)).collect();
+    let own: Vec<&Row> = all.rows.iter().filter(|row| belongs_to(row, figure)).collect();
     let chart = chart(figure);
     html! {
         figure.plot id={ "figure-" (i) } {
@@ -225,11 +225,11 @@ fn frame(i: usize, figure: &Figure, all: &Reproduction) -> Markup {
                 (legend(&format!("Curves of figure {}", figure.number), &entries(chart)))
                 div.panels { div.panel.lines { div.canvas { (chart.markup()) } } }
             } @else {
-                p.hint { "Nothing of it could be measured." }
+                p.hint { "No point of this figure could be computed." }
             }
             @if !own.is_empty() {
                 details {
-                    summary { (said(&own)) }
+                    summary { (prediction_summary(&own)) }
                     ul { @for row in own { li { (verdict(row)) } } }
                 }
             }
@@ -238,28 +238,30 @@ fn frame(i: usize, figure: &Figure, all: &Reproduction) -> Markup {
 }
 
 /// Whether a row belongs to this figure.
-fn belongs(row: &Row, figure: &Figure) -> bool {
-    row.paper == figure.paper && row.class != Class::NotComputed && names(&row.figure, figure.number)
+fn belongs_to(row: &Row, figure: &Figure) -> bool {
+    row.paper == figure.paper
+        && row.class != Class::NotComputed
+        && mentions_figure(&row.figure, figure.number)
 }
 
 /// Whether a row's text names this figure: its number, the number without its letter, or with several letters.
-pub(crate) fn names(said: &str, number: &str) -> bool {
-    let (wanted, letter) = parts(number);
+pub(crate) fn mentions_figure(said: &str, number: &str) -> bool {
+    let (wanted, letter) = split_letters(number);
     said.starts_with("Figure")
         && said.split_whitespace().any(|word| {
-            let (found, letters) = parts(word.trim_end_matches(','));
+            let (found, letters) = split_letters(word.trim_end_matches(','));
             found == wanted && (letters.is_empty() || letters.split(',').any(|one| one == letter))
         })
 }
 
 /// A figure's number, and its letters without brackets.
-fn parts(text: &str) -> (&str, &str) {
+fn split_letters(text: &str) -> (&str, &str) {
     let (number, letters) = text.split_once('(').unwrap_or((text, ""));
     (number, letters.trim_end_matches(')'))
 }
 
 /// How many of a figure's predictions are met.
-fn said(rows: &[&Row]) -> String {
+fn prediction_summary(rows: &[&Row]) -> String {
     let predicted = || rows.iter().filter(|row| row.class == Class::Predicted);
     let met = predicted().filter(|row| row.holds == Some(true)).count();
     match predicted().count() {
@@ -437,8 +439,8 @@ fn contradictions(all: &Reproduction) -> Markup {
     html! {
         section #contradictions {
             h2 { "Contradictions in the papers" }
-            p.hint { "Nothing was bent to meet these. Rows of which no model can meet all are scored apart." }
-            @if all.contradictions.is_empty() { p { "None concerns these rows." } } @else {
+            p.hint { "No model can meet all of these rows, so they are scored separately. No value was changed to meet them." }
+            @if all.contradictions.is_empty() { p { "There are none for these rows." } } @else {
                 table.plain {
                     tbody {
                         @for c in &all.contradictions {
@@ -463,9 +465,9 @@ fn fitted(all: &Reproduction) -> Markup {
                         }
                     }
                     tbody {
-                        @for group in alike(&all.fitted, same_value) {
+                        @for group in group_equal(&all.fitted, same_value) {
                             tr {
-                                td { (words(&group, |fitted| &fitted.card)) }
+                                td { (join_words(&group, |fitted| &fitted.card)) }
                                 td { code { (group[0].key) } }
                                 td.number data-l="is" { (sig(group[0].value, 4)) }
                                 td data-l="fitted to" { (group[0].rows.join(" ")) }
@@ -517,7 +519,7 @@ fn freed(all: &Reproduction) -> Markup {
 }
 
 /// Whether two changes differ in nothing but their rows.
-fn same_words(one: &Change, other: &Change) -> bool {
+fn same_words(one: &CriterionChange, other: &CriterionChange) -> bool {
     (&one.before, &one.after, &one.why) == (&other.before, &other.after, &other.why)
 }
 
@@ -530,14 +532,14 @@ fn criteria(all: &Reproduction) -> Markup {
                 "What each row is asked was written down and frozen by a hash. What has changed since, with the reason; the \
                  oldest change first."
             }
-            @if all.criteria_changes.is_empty() { p { "None of these rows." } } @else {
+            @if all.criteria_changes.is_empty() { p { "There are none for these rows." } } @else {
                 div.scroll tabindex="0" role="region" aria-label="Changed criteria" {
                     table.plain.cards {
                         thead { tr { @for h in ["rows", "before", "after", "why"] { th scope="col" { (h) } } } }
                         tbody {
-                            @for group in alike(&all.criteria_changes, same_words) {
+                            @for group in group_equal(&all.criteria_changes, same_words) {
                                 tr {
-                                    td { (words(&group, |change| &change.row)) }
+                                    td { (join_words(&group, |change| &change.row)) }
                                     td data-l="before" { (group[0].before) }
                                     td data-l="after" { (group[0].after) }
                                     td data-l="why" { (group[0].why) }
@@ -552,7 +554,7 @@ fn criteria(all: &Reproduction) -> Markup {
 }
 
 /// Groups equal entries into one line each, in the order of their first occurrence.
-fn alike<T>(all: &[T], same: impl Fn(&T, &T) -> bool) -> Vec<Vec<&T>> {
+fn group_equal<T>(all: &[T], same: impl Fn(&T, &T) -> bool) -> Vec<Vec<&T>> {
     let mut groups: Vec<Vec<&T>> = Vec::new();
     for one in all {
         match groups.iter_mut().find(|group| same(group[0], one)) {
@@ -564,7 +566,7 @@ fn alike<T>(all: &[T], same: impl Fn(&T, &T) -> bool) -> Vec<Vec<&T>> {
 }
 
 /// One word of each entry, joined.
-fn words<'a, T>(group: &[&'a T], word: impl Fn(&'a T) -> &'a str) -> String {
+fn join_words<'a, T>(group: &[&'a T], word: impl Fn(&'a T) -> &'a str) -> String {
     group.iter().map(|one| word(one)).collect::<Vec<_>>().join(" ")
 }
 
@@ -612,7 +614,7 @@ fn assumed_line(one: &Assumed) -> Markup {
 
 fn reading(all: &Reproduction) -> Markup {
     let terms = [
-        ("predicted", "Nothing in a machine file was taken from the row. Only these rows are scored."),
+        ("predicted", "No value of a machine file comes from the row. Only these rows are scored."),
         (
             "fitted",
             "A value of a machine file was once chosen to meet the row, or for a reason that names it; or nothing but fitted \
@@ -622,11 +624,11 @@ fn reading(all: &Reproduction) -> Markup {
             "input",
             "A parameter, a constant of the experiment, or a row that nothing but such values moves by 2 %.",
         ),
-        ("repeats", "The same number as an earlier row's."),
-        ("undecided", "A bound that cannot be missed decides it."),
+        ("repeats", "The same number as an earlier row."),
+        ("undecided", "A bound that every result meets decides it."),
         (
             "not-computed",
-            "The row puts nothing into the model, or is not modelled; the reason stands in the last column.",
+            "There is nothing to compute, or the row is not modelled; the last column has the reason.",
         ),
         (
             "ratio",

@@ -22,7 +22,7 @@ pub(crate) fn chart(figure: &Figure) -> Option<Chart> {
     let x = range(points().map(|p| p[0]), figure.x.log)?;
     let x = if figure.bars { [x[0] - 0.5, x[1] + 0.5] } else { x };
     let tops = figure.curves.iter().enumerate();
-    let tops = tops.flat_map(|(i, curve)| curve.points.iter().map(move |p| foot(figure, i, p[0]) + p[1]));
+    let tops = tops.flat_map(|(i, curve)| curve.points.iter().map(move |p| bar_base(figure, i, p[0]) + p[1]));
     let y = range(tops.chain(figure.marks.iter().map(|mark| mark.y)), figure.y.log)?;
     // A linear axis begins at nothing, unless there is something below.
     let y = if figure.y.log { y } else { [y[0].min(0.0), y[1]] };
@@ -67,9 +67,9 @@ fn model(figure: &Figure, i: usize, curve: &Curve) -> Trace {
         _ => format!("{} {}", sig(x, 2), figure.x.title),
     };
     let point = |[x, y]: &[f64; 2]| {
-        let low = foot(figure, i, *x);
+        let low = bar_base(figure, i, *x);
         Point {
-            at: [x + beside(figure, i), low + *y],
+            at: [x + bar_offset(figure, i), low + *y],
             interval: figure.stacked.then_some([low, low + *y]),
             text: format!("{}\n{}\nmodel {}", curve.label, at(*x), sig(*y, 4)),
             cell: None,
@@ -85,13 +85,13 @@ fn model(figure: &Figure, i: usize, curve: &Curve) -> Trace {
 }
 
 /// The base of a curve's bar: the sum of all bars below it.
-fn foot(figure: &Figure, curve: usize, x: f64) -> f64 {
+fn bar_base(figure: &Figure, curve: usize, x: f64) -> f64 {
     let below = figure.curves.iter().take(if figure.stacked { curve } else { 0 });
     below.flat_map(|curve| &curve.points).filter(|point| point[0] == x).map(|point| point[1]).sum()
 }
 
 /// The offset of a curve's bar from the centre of its group.
-fn beside(figure: &Figure, curve: usize) -> f64 {
+fn bar_offset(figure: &Figure, curve: usize) -> f64 {
     const APART: f64 = 0.2;
     if figure.bars && !figure.stacked {
         (curve as f64 - (figure.curves.len() - 1) as f64 / 2.0) * APART
@@ -110,9 +110,10 @@ fn reference(figure: &Figure, mark: &Mark, [low, high]: [f64; 2]) -> Trace {
         curve: Some(mark.curve),
         line: Line::Dashed(1),
         mark: if mark.x.is_some() { svg::Mark::Level } else { svg::Mark::No },
-        points: mark
-            .x
-            .map_or_else(|| vec![point(low), point(high)], |x| vec![point(x + beside(figure, mark.curve))]),
+        points: mark.x.map_or_else(
+            || vec![point(low), point(high)],
+            |x| vec![point(x + bar_offset(figure, mark.curve))],
+        ),
     }
 }
 

@@ -18,12 +18,12 @@ pub struct PaperTable {
     /// Systems.
     pub columns: &'static [&'static str],
     /// Operations.
-    pub lines: Vec<Line>,
+    pub lines: Vec<TableLine>,
 }
 
 /// A line of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Line {
+pub struct TableLine {
     /// The operation.
     pub operation: &'static str,
     /// For each system the printed and the modelled value; `None` where the paper has a dash.
@@ -86,7 +86,7 @@ pub(crate) fn tables(rows: &[Row]) -> Vec<PaperTable> {
         .collect()
 }
 
-fn line((operation, ids): &Operation, rows: &[Row]) -> Option<Line> {
+fn line((operation, ids): &Operation, rows: &[Row]) -> Option<TableLine> {
     let cell = |id: &Option<&str>| match id {
         None => Some(None),
         Some(id) => {
@@ -94,7 +94,7 @@ fn line((operation, ids): &Operation, rows: &[Row]) -> Option<Line> {
             Some(Some([row.published?, row.modelled?]))
         }
     };
-    Some(Line { operation, cells: ids.iter().map(cell).collect::<Option<_>>()? })
+    Some(TableLine { operation, cells: ids.iter().map(cell).collect::<Option<_>>()? })
 }
 
 #[cfg(test)]

@@ -191,7 +191,7 @@ fn scores(out: &mut String, all: &Reproduction, width: usize, colour: bool) {
         let _ = writeln!(out, "{}", strong(&format!("Score of {paper} ({of})"), colour));
         let _ = writeln!(out, "{}", wrapped(&format!("{}.", citation(paper)), width));
         if !all.changes.is_empty() {
-            let changed = format!("with values changed in all machine files: {}", all.changes.join(" "));
+            let changed = format!("with changed values in all machine files: {}", all.changes.join(" "));
             let _ = writeln!(out, "{}", wrapped(&changed, width));
         }
         for line in if *complete { judged(score) } else { score.counts() } {
@@ -262,7 +262,7 @@ fn contradictions(out: &mut String, all: &[Contradiction], width: usize) {
     if all.is_empty() {
         return;
     }
-    let _ = writeln!(out, "Rows (*) in which the papers contradict each other or themselves");
+    let _ = writeln!(out, "Rows (*) with contradictions between or within papers");
     for Contradiction { entry, rows, text } in all {
         let _ = writeln!(out, "{}", wrapped(&format!("{entry} ({}): {text}", rows.join(" ")), width));
     }
@@ -274,7 +274,7 @@ fn furthest(out: &mut String, rows: &[Row], width: usize) {
     if worst.is_empty() {
         return;
     }
-    let _ = writeln!(out, "Predictions that are furthest off");
+    let _ = writeln!(out, "Predictions with the largest errors");
     for row in worst {
         let text = match (row.error(), &row.evidence) {
             (Some(error), _) => {

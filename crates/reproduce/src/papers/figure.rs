@@ -1,4 +1,4 @@
-//! [`Figure`]: a paper's figure from the model, and [`Plan`], the same before it is measured.
+//! [`Figure`]: a paper's figure from the model, and [`FigurePlan`], the same before it is measured.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +68,7 @@ pub struct Mark {
 
 /// Which number of a row.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum MarkedValue {
     Value,
     Low,
     High,
@@ -76,7 +76,7 @@ enum End {
 
 /// A figure before it is measured.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct FigurePlan {
     pub(crate) paper: &'static str,
     pub(crate) number: &'static str,
     title: &'static str,
@@ -87,7 +87,7 @@ pub(crate) struct Plan {
     bars: bool,
     stacked: bool,
     curves: Vec<(String, Vec<(f64, Quantity)>)>,
-    marks: Vec<(&'static str, End, usize, Option<f64>)>,
+    marks: Vec<(&'static str, MarkedValue, usize, Option<f64>)>,
 }
 
 impl Axis {
@@ -113,7 +113,7 @@ pub(crate) const MIB: Axis = Axis::linear("bandwidth (2^20 B/s)");
 pub(crate) const US: Axis = Axis::linear("latency (µs)");
 pub(crate) const US_LOG: Axis = Axis { log: true, ..US };
 
-impl Plan {
+impl FigurePlan {
     pub(crate) fn new(
         paper: &'static str,
         number: &'static str,
@@ -151,19 +151,19 @@ impl Plan {
 
     /// A row's value as a level of this curve.
     pub(crate) fn level(mut self, curve: usize, id: &'static str) -> Self {
-        self.marks.push((id, End::Value, curve, None));
+        self.marks.push((id, MarkedValue::Value, curve, None));
         self
     }
 
     /// Both ends of a row's range as levels of this curve.
     pub(crate) fn band(mut self, curve: usize, id: &'static str) -> Self {
-        self.marks.extend([End::Low, End::High].map(|end| (id, end, curve, None)));
+        self.marks.extend([MarkedValue::Low, MarkedValue::High].map(|end| (id, end, curve, None)));
         self
     }
 
     /// A row's value as a point.
     pub(crate) fn point(mut self, curve: usize, id: &'static str, x: u64) -> Self {
-        self.marks.push((id, End::Value, curve, Some(x as f64)));
+        self.marks.push((id, MarkedValue::Value, curve, Some(x as f64)));
         self
     }
 
@@ -179,12 +179,12 @@ impl Plan {
             points: points.iter().filter_map(|(x, q)| Some([*x, q.value(source).ok()?])).collect(),
         };
         let published = dataset();
-        let mark = |(id, end, curve, x): &(&'static str, End, usize, Option<f64>)| {
+        let mark = |(id, end, curve, x): &(&'static str, MarkedValue, usize, Option<f64>)| {
             let row = published.iter().find(|row| row.id == *id)?;
             let y = match end {
-                End::Value => row.value,
-                End::Low => row.low,
-                End::High => row.high,
+                MarkedValue::Value => row.value,
+                MarkedValue::Low => row.low,
+                MarkedValue::High => row.high,
             };
             Some(Mark { id, curve: *curve, x: *x, y: y? })
         };

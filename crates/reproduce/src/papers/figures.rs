@@ -2,7 +2,7 @@
 //! curves are lost; the text printed only peaks, ends of ranges and single points.
 
 use super::accel;
-use super::figure::{Axis, BYTES, MB, Plan, US, US_LOG};
+use super::figure::{Axis, BYTES, FigurePlan, MB, US, US_LOG};
 use super::iwarp;
 use super::multirail;
 use super::nicmem::{CASES, SETUP, figure as nic};
@@ -14,7 +14,7 @@ use crate::claims::setup::{
 };
 
 /// The figures that belong to some rows.
-pub(crate) fn plans(rows: &[Published]) -> Vec<Plan> {
+pub(crate) fn plans(rows: &[Published]) -> Vec<FigurePlan> {
     let mut all = nicmem_basic();
     all.extend(nicmem_streams());
     all.extend(nicmem_patterns());
@@ -27,8 +27,8 @@ pub(crate) fn plans(rows: &[Published]) -> Vec<Plan> {
     all
 }
 
-fn nicmem_basic() -> Vec<Plan> {
-    let figure = |number, experiment, title| Plan::new(NICMEM, number, experiment, title);
+fn nicmem_basic() -> Vec<FigurePlan> {
+    let figure = |number, experiment, title| FigurePlan::new(NICMEM, number, experiment, title);
     let mut copies = figure("2", "local_copy", "Copies within one node").axes(BYTES, MB);
     for ends in CASES {
         copies = copies.curve(case(ends), SWEEP, |n| SETUP.copy(ends, n));
@@ -48,9 +48,9 @@ fn nicmem_basic() -> Vec<Plan> {
     vec![copies, reduction, factor.band(0, "NM-038").band(1, "NM-039")]
 }
 
-fn nicmem_streams() -> Vec<Plan> {
+fn nicmem_streams() -> Vec<FigurePlan> {
     let figure = |number, experiment, title, of: fn(Ends, u64) -> Quantity, rows: [&'static str; 4]| {
-        let mut plan = Plan::new(NICMEM, number, experiment, title).axes(BYTES, MB);
+        let mut plan = FigurePlan::new(NICMEM, number, experiment, title).axes(BYTES, MB);
         for (i, ends) in CASES.into_iter().enumerate() {
             plan = plan.curve(case(ends), SWEEP, |n| of(ends, n)).level(i, rows[i]);
         }
@@ -88,19 +88,20 @@ fn nicmem_streams() -> Vec<Plan> {
     ]
 }
 
-fn nicmem_patterns() -> Vec<Plan> {
+fn nicmem_patterns() -> Vec<FigurePlan> {
     let slaves = Axis::linear("slaves");
     let block = Axis { title: "block size", ..BYTES };
     let cpu = Axis { title: "processor time of the sender (µs)", ..US };
-    let mut spot = Plan::new(NICMEM, "9", "hotspot_write", "Hotspot: writes of 2 KiB to several slaves")
-        .axes(slaves, US);
+    let mut spot =
+        FigurePlan::new(NICMEM, "9", "hotspot_write", "Hotspot: writes of 2 KiB to several slaves")
+            .axes(slaves, US);
     for ends in CASES {
         spot = spot.curve(case(ends), nic::SLAVES.map(u64::from), |k| SETUP.hotspot("write", ends, k as u32));
     }
     let mut time =
-        Plan::new(NICMEM, "10", "noncontig_pack", "Eight blocks as one message: time").axes(block, US);
+        FigurePlan::new(NICMEM, "10", "noncontig_pack", "Eight blocks as one message: time").axes(block, US);
     let title = "Eight blocks as one message: use of the processor";
-    let mut used = Plan::new(NICMEM, "11", "noncontig_pack_cpu", title).axes(block, cpu);
+    let mut used = FigurePlan::new(NICMEM, "11", "noncontig_pack_cpu", title).axes(block, cpu);
     let ways = [("host-memory pack", HOST_PACK), ("nic-memory pack", NIC_PACK)]
         .map(|(name, how)| (name.to_owned(), how));
     let gathers = [0, 20, 80, 100].map(|reuse| (format!("gather, {reuse} % reuse"), gather(reuse)));
@@ -111,10 +112,10 @@ fn nicmem_patterns() -> Vec<Plan> {
     vec![spot, time, used]
 }
 
-fn nicmem_chains() -> Vec<Plan> {
+fn nicmem_chains() -> Vec<FigurePlan> {
     let nodes = Axis::linear("nodes");
     let by_nodes = |number, experiment, title, ports| {
-        let mut plan = Plan::new(NICMEM, number, experiment, title).axes(nodes, US_LOG);
+        let mut plan = FigurePlan::new(NICMEM, number, experiment, title).axes(nodes, US_LOG);
         for n in nic::CHAIN_SIZES {
             for via in ["host", "nic"] {
                 let label = format!("{via} memory, {}", report::number::size(n));
@@ -125,7 +126,7 @@ fn nicmem_chains() -> Vec<Plan> {
         plan
     };
     let mut by_size =
-        Plan::new(NICMEM, "14", "forward_chain_size", "Chain of eight nodes").axes(BYTES, US_LOG);
+        FigurePlan::new(NICMEM, "14", "forward_chain_size", "Chain of eight nodes").axes(BYTES, US_LOG);
     for ports in [1, 2] {
         for via in ["host", "nic"] {
             let label = format!("{via} memory, {}", if ports == 1 { "one port" } else { "two ports" });

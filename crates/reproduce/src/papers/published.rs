@@ -10,7 +10,7 @@ const DATA: &str = include_str!("../../data/published.csv");
 /// The kind of statement of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum RowKind {
     /// A quantity.
     Absolute,
     /// One quantity divided by another.
@@ -57,7 +57,7 @@ pub struct Published {
     #[serde(rename = "value_high")]
     pub high: Option<f64>,
     /// Kind of statement.
-    pub kind: Kind,
+    pub kind: RowKind,
     /// The paper's words.
     pub quote: String,
 }
@@ -105,7 +105,7 @@ impl Published {
     /// Whether it is a claim without a number.
     #[must_use]
     pub fn is_qualitative(&self) -> bool {
-        self.kind == Kind::Qualitative
+        self.kind == RowKind::Qualitative
     }
 }
 
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_not_is_answered_with_what_there_is() {
+    fn unknown_names_are_refused_with_the_known_ones() {
         let said = |asked| select(Some(asked)).expect_err("refused").to_string();
         assert!(said("nonsense").contains(
             "no paper and no row; there is: accel-portals, miba-thesis, mpi-iwarp, mt23108-nicmem, multirail-udapl"

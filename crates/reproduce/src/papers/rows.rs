@@ -2,11 +2,11 @@
 
 use super::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, THESIS};
 use super::{accel, iwarp, multirail, nicmem, thesis};
-use crate::claims::claim::{Claim, Table};
+use crate::claims::claim::{Claim, ClaimTable};
 
 /// How each row is computed, or why it is not.
 pub(crate) fn table() -> Vec<Claim> {
-    let mut table = Table::default();
+    let mut table = ClaimTable::default();
     nicmem::table(&mut table);
     thesis::table(&mut table);
     iwarp::table(&mut table);

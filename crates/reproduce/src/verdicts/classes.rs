@@ -15,23 +15,23 @@ use crate::papers::rows::GROUPS;
 const SAME: f64 = 0.005;
 
 /// The inputs from which classes are derived.
-pub(crate) struct Flow<'a> {
+pub(crate) struct Classifier<'a> {
     pub(crate) machines: &'a Machines,
     pub(crate) moves: &'a Moves,
     pub(crate) source: &'a dyn Source,
 }
 
-impl Flow<'_> {
+impl Classifier<'_> {
     /// Classes of rows in the dataset's order, with the claims that they were computed by.
     pub(crate) fn classify(&self, rows: &mut [(Row, &Claim)]) {
         for i in 0..rows.len() {
             let (before, rest) = rows.split_at_mut(i);
             let Some((row, claim)) = rest.first_mut() else { return };
             if row.class == Class::NotComputed {
-                row.because = "nothing of it is computed".to_owned();
+                row.because = "it is not computed".to_owned();
                 continue;
             }
-            let alone = self.alone(row, claim);
+            let alone = self.class_by_itself(row, claim);
             let (class, because) = alone.unwrap_or_else(|| match self.repeated(row, claim, before) {
                 Some(first) => (Class::Repeats, format!("the same number as {first}")),
                 None => (Class::Predicted, self.depends(&row.id)),
@@ -41,8 +41,8 @@ impl Flow<'_> {
     }
 
     /// The class that a row has whatever the others are, if it is no prediction.
-    fn alone(&self, row: &Row, claim: &Claim) -> Option<(Class, String)> {
-        if let Some(named) = self.named(claim) {
+    fn class_by_itself(&self, row: &Row, claim: &Claim) -> Option<(Class, String)> {
+        if let Some(named) = self.class_by_source(claim) {
             return Some(named);
         }
         if matches!(claim.answer, Answer::Input(_)) {
@@ -52,7 +52,10 @@ impl Flow<'_> {
             return Some((Class::Input, "how our library is built, whatever the machine".to_owned()));
         }
         if claim.answer.is_capped(self.source) {
-            return Some((Class::Undecided, "the largest that was tried: it could not be more".to_owned()));
+            return Some((
+                Class::Undecided,
+                "the largest value that was tried; more is impossible".to_owned(),
+            ));
         }
         let movers = self.moves.movers(&row.id);
         let origin = |(card, key): &(&str, &str)| self.machines.find(card, key).map(|value| value.origin);
@@ -61,45 +64,48 @@ impl Flow<'_> {
         let is_fitted = || movers.iter().any(|mover| origin(mover) == Some(Origin::Fitted));
         let names = || movers.iter().map(|(_, key)| *key).collect::<Vec<_>>().join(", ");
         match () {
-            () if !is_tried(&claim.answer) || !self.knows(claim) => None,
+            () if !is_tried(&claim.answer) || !self.has_trials(claim) => None,
             () if movers.is_empty() && row.qualitative => {
-                Some((Class::Input, "no value of a machine moves what it compares".to_owned()))
+                Some((Class::Input, "no value of a machine file changes what it compares".to_owned()))
             }
             () if movers.is_empty() && row.steps.is_none() => {
-                Some((Class::Undecided, "no value of a machine moves it by 2 %".to_owned()))
+                Some((Class::Undecided, "no value of a machine file changes it by 2 %".to_owned()))
             }
             () if movers.is_empty() => None,
             () if of(&[Origin::Published, Origin::Derived]) => {
-                Some((Class::Input, format!("decided by inputs alone: {}", names())))
+                Some((Class::Input, format!("decided only by inputs: {}", names())))
             }
             // A sum of the file's values for calls, whatever their source: no mechanism is involved.
             () if times_calls(&claim.answer)
                 && of(&[Origin::Published, Origin::Derived, Origin::Assumed]) =>
             {
-                Some((Class::Input, format!("arithmetic on what a machine file says of calls: {}", names())))
+                Some((Class::Input, format!("a sum of call times in a machine file: {}", names())))
             }
             // Data sheets leave no freedom; without a fitted value, a result derived from them is a prediction.
             () if of(&[Origin::Published, Origin::Derived, Origin::Datasheet, Origin::Fitted])
                 && is_fitted() =>
             {
-                Some((Class::Fitted, format!("decided by fitted values and inputs alone: {}", names())))
+                Some((Class::Fitted, format!("decided only by fitted values and inputs: {}", names())))
             }
             () => None,
         }
     }
 
     /// Whether the values of all cards that a claim is about were tried.
-    fn knows(&self, claim: &Claim) -> bool {
+    fn has_trials(&self, claim: &Claim) -> bool {
         let mut probes = BTreeSet::new();
         claim.answer.probes(&mut probes);
         let known = |card: &str| {
-            GROUPS.iter().find(|group| group.contains(&card)).is_some_and(|group| self.moves.knows(group[0]))
+            GROUPS
+                .iter()
+                .find(|group| group.contains(&card))
+                .is_some_and(|group| self.moves.has_card(group[0]))
         };
         probes.iter().all(|probe| known(probe.card()))
     }
 
     /// The class of a row that is named in machine files; the class of one row of a claim applies to all.
-    fn named(&self, claim: &Claim) -> Option<(Class, String)> {
+    fn class_by_source(&self, claim: &Claim) -> Option<(Class, String)> {
         let naming = || claim.rows.iter().flat_map(|row| self.machines.naming(row));
         let is_input = |origin| matches!(origin, Origin::Published | Origin::Derived);
         if let Some((card, value)) = naming().find(|(_, value)| is_input(value.origin)) {
@@ -138,7 +144,7 @@ impl Flow<'_> {
         let movers = self.moves.movers(row);
         let names: BTreeSet<&str> = movers.iter().map(|(_, key)| *key).collect();
         match names.len() {
-            0 => "nothing was taken from it".to_owned(),
+            0 => "no value was taken from it".to_owned(),
             _ => format!("depends on {}", names.into_iter().collect::<Vec<_>>().join(", ")),
         }
     }
@@ -150,8 +156,8 @@ mod tests {
     use super::super::machine::{Machine, Value};
     use super::super::moves::{Effect, Move};
     use super::*;
-    use crate::claims::claim::Table;
-    use crate::claims::quantity::made_up::Made;
+    use crate::claims::claim::ClaimTable;
+    use crate::claims::quantity::fakes::FakeSource;
     use crate::claims::quantity::{Probe, Quantity, Tuning};
     use crate::papers::published::dataset;
 
@@ -174,12 +180,12 @@ mod tests {
             let tuning = Tuning { window: 2, burst_bytes: 1, signal: 1 };
             Quantity::cell(CARD, tuning, experiment, &[("op", "write")], size)
         };
-        let mut table = Table::default();
+        let mut table = ClaimTable::default();
         for (id, value, _) in rows {
             let ids: &'static [&'static str] = Box::leak(Box::new([*id]));
             table.number(ids, "how", cell((value * 100.0) as u64));
         }
-        let source = Made(|probe: &Probe| Ok(probe.cell.size as f64 / 100.0));
+        let source = FakeSource(|probe: &Probe| Ok(probe.cell.size as f64 / 100.0));
         let data = dataset();
         let mut judged: Vec<(Row, &Claim)> = table
             .0
@@ -194,9 +200,9 @@ mod tests {
             let rows = moved.map(|(id, ..)| ((*id).to_owned(), Effect::Factor(1.1))).collect();
             Move { card: CARD.to_owned(), key: key.to_owned(), to: 2.0, assumed: false, rows }
         };
-        let moves = Moves::of(["a.published", "a.fitted", "a.assumed", "a.sheet"].map(moved).into());
-        let flow = Flow { machines: &machines(), moves: &moves, source: &source };
-        flow.classify(&mut judged);
+        let moves = Moves::new(["a.published", "a.fitted", "a.assumed", "a.sheet"].map(moved).into());
+        let classifier = Classifier { machines: &machines(), moves: &moves, source: &source };
+        classifier.classify(&mut judged);
         judged.into_iter().map(|(row, _)| row.class).collect()
     }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::claims::claim::{Answer, ends, sizes};
 use crate::claims::quantity::Source;
 use crate::papers::contradictions;
-use crate::papers::published::{Kind, Published};
+use crate::papers::published::{Published, RowKind};
 
 /// The class of a row; derived from the flow of data (`classes`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -263,7 +263,7 @@ pub(crate) fn judge(published: &Published, how: &str, answer: &Answer, source: &
         }),
     };
     let on_grid = published.unit == "bytes"
-        && published.kind != Kind::Qualitative
+        && published.kind != RowKind::Qualitative
         && !matches!(answer, Answer::Input(_));
     match computed {
         Ok(row) if on_grid => row.on_grid(),
@@ -276,14 +276,19 @@ pub(crate) fn judge(published: &Published, how: &str, answer: &Answer, source: &
 mod tests {
     use super::*;
     use crate::claims::check::Check;
-    use crate::claims::quantity::made_up::Made;
+    use crate::claims::quantity::fakes::FakeSource;
     use crate::claims::quantity::{Probe, Quantity};
     use crate::error::NoValue;
     use crate::papers::published::dataset;
 
     fn judged(id: &str, answer: &Answer) -> Row {
         let row = dataset().into_iter().find(|row| row.id == id).expect("a row");
-        judge(&row, "", answer, &Made(|_: &Probe| Err(NoValue::Failed("the card is missing".to_owned()))))
+        judge(
+            &row,
+            "",
+            answer,
+            &FakeSource(|_: &Probe| Err(NoValue::Failed("the card is missing".to_owned()))),
+        )
     }
 
     fn number(id: &str, value: f64) -> (Option<f64>, Option<bool>) {
@@ -292,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_compared_with_what_is_printed() {
+    fn number_is_compared_with_the_printed_one() {
         // 936, as printed.
         assert_eq!(number("NM-054", 936.0 * 1.05), (Some(1.05), Some(true)));
         assert_eq!(number("NM-054", 936.0 * 1.25), (Some(1.25), Some(false)));
@@ -355,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_computed_says_why() {
+    fn row_that_cannot_be_computed_has_the_reason() {
         let lost = judged("NM-043", &Answer::Number(Quantity::Parameter("d", "x")));
         assert_eq!(lost.class, Class::NotComputed);
         assert_eq!(lost.reason.as_deref(), Some("could not be computed: no x"));

@@ -79,14 +79,14 @@ pub struct Fitted {
 ///
 /// # Errors
 /// A file that cannot be read, a value that does not exist or is beyond its range.
-pub(crate) fn of_card(card: &str, changes: &[(String, String)]) -> Result<Machine, BadCard> {
+pub(crate) fn read_machine(card: &str, changes: &[(String, String)]) -> Result<Machine, BadCard> {
     let file = fabric::machine(card)?;
     let (mut machine, kind) = (file.clone(), file.family);
-    for (key, value) in changes.iter().filter(|(key, _)| concerns(kind, key)) {
+    for (key, value) in changes.iter().filter(|(key, _)| applies_to(kind, key)) {
         machine.set(key, value)?;
     }
     let value = |(file, now): (fabric::Parameter, fabric::Parameter)| {
-        let (origin, said) = said(&file.source);
+        let (origin, said) = origin_of(&file.source);
         let amount = matches!(file.value, fabric::Value::Number(_)).then(|| file.value.number());
         let range = amount.and_then(|value| range(&file.source, value));
         Value { range, ..Value::new(now.key.path(), now.value.number(), origin, &said) }
@@ -96,7 +96,7 @@ pub(crate) fn of_card(card: &str, changes: &[(String, String)]) -> Result<Machin
 }
 
 /// Whether cards of a kind have a value, by its section.
-fn concerns(kind: fabric::Family, key: &str) -> bool {
+fn applies_to(kind: fabric::Family, key: &str) -> bool {
     kind.has(key.split('.').next().unwrap_or(key))
 }
 
@@ -106,12 +106,12 @@ fn concerns(kind: fabric::Family, key: &str) -> bool {
 /// A machine file that cannot be read.
 pub(crate) fn options_of(card: &str, changes: &[(String, String)]) -> Result<Vec<String>, BadCard> {
     let kind = fabric::machine(card)?.family;
-    let own = changes.iter().filter(|(key, _)| concerns(kind, key));
+    let own = changes.iter().filter(|(key, _)| applies_to(kind, key));
     Ok(own.map(|(key, value)| format!("{key}={value}")).collect())
 }
 
 /// The source of a value, and the file's full text about it.
-fn said(source: &fabric::Source) -> (Origin, String) {
+fn origin_of(source: &fabric::Source) -> (Origin, String) {
     use fabric::Source;
     match source {
         Source::Published { rows } => (Origin::Published, rows.join(" ")),

@@ -39,7 +39,7 @@ pub struct Move {
 
 /// A line of the file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Line {
+struct CsvLine {
     card: String,
     key: String,
     to: f64,
@@ -59,22 +59,24 @@ impl Moves {
     #[must_use]
     pub fn stored() -> Self {
         let mut reader = csv::Reader::from_reader(DATA.as_bytes());
-        let lines = reader.deserialize::<Line>();
+        let lines = reader.deserialize::<CsvLine>();
         Self(
             lines
-                .map(|line| Move::of(line.expect("the table within the program was read by its tests")))
+                .map(|line| {
+                    Move::from_line(line.expect("the table within the program was read by its tests"))
+                })
                 .collect(),
         )
     }
 
     /// A table with these moves.
     #[cfg(test)]
-    pub(crate) fn of(all: Vec<Move>) -> Self {
+    pub(crate) fn new(all: Vec<Move>) -> Self {
         Self(all)
     }
 
     /// Whether a card's values were tried.
-    pub(crate) fn knows(&self, card: &str) -> bool {
+    pub(crate) fn has_card(&self, card: &str) -> bool {
         self.0.iter().any(|one| one.card == card)
     }
 
@@ -105,7 +107,7 @@ impl Move {
         self.rows.iter().find(|(id, _)| id == row).map(|(_, effect)| *effect)
     }
 
-    fn of(line: Line) -> Self {
+    fn from_line(line: CsvLine) -> Self {
         let effect = |word: &str| {
             let (row, effect) = word.split_once('=')?;
             let effect = match effect {
@@ -131,7 +133,7 @@ impl Move {
         };
         let rows = self.rows.iter().map(word).collect::<Vec<_>>().join(" ");
         let (card, key) = (self.card.clone(), self.key.clone());
-        out.serialize(Line { card, key, to: self.to, assumed: self.assumed, rows })
+        out.serialize(CsvLine { card, key, to: self.to, assumed: self.assumed, rows })
     }
 }
 
@@ -142,13 +144,13 @@ mod tests {
     fn made_up() -> Moves {
         let one = |key: &str, rows: &str| {
             let (card, key, rows) = ("c".to_owned(), key.to_owned(), rows.to_owned());
-            Move::of(Line { card, key, to: 1.0, assumed: false, rows })
+            Move::from_line(CsvLine { card, key, to: 1.0, assumed: false, rows })
         };
         Moves(vec![one("a.b", "NM-001=0.9 NM-002=0.901 NM-003=no"), one("a.c", "NM-001=1.2 NM-002=1.2")])
     }
 
     #[test]
-    fn a_row_is_moved_by_what_changes_it() {
+    fn row_is_moved_by_values_that_change_it() {
         let moves = made_up();
         assert_eq!(moves.movers("NM-003"), BTreeSet::from([("c", "a.b")]));
         assert!(moves.are_alike("NM-001", "NM-002") && !moves.are_alike("NM-001", "NM-003"));
@@ -161,7 +163,8 @@ mod tests {
         made_up().iter().for_each(|one| one.write(&mut out).expect("a buffer"));
         let text = out.into_inner().expect("a buffer");
         let mut reader = csv::Reader::from_reader(text.as_slice());
-        let back: Vec<Move> = reader.deserialize().map(|line| Move::of(line.expect("a line"))).collect();
+        let back: Vec<Move> =
+            reader.deserialize().map(|line| Move::from_line(line.expect("a line"))).collect();
         assert_eq!(back, made_up().0);
     }
 

@@ -64,7 +64,7 @@ fn near(rows: &[Row], change: Option<&Move>) -> usize {
 impl Score {
     /// The score of some rows.
     #[must_use]
-    pub fn of(rows: &[Row], fitted: &[Fitted], moves: &Moves) -> Self {
+    pub fn new(rows: &[Row], fitted: &[Fitted], moves: &Moves) -> Self {
         let scored = || rows.iter().filter(|row| row.is_scored());
         let mut errors: Vec<f64> = scored().filter_map(Row::error).collect();
         errors.sort_by(f64::total_cmp);
@@ -94,24 +94,31 @@ impl Score {
         self.rows.get(class.name()).copied().unwrap_or(0)
     }
 
-    /// The unscored rows, in words.
+    /// The number of unscored rows of each class, such as `4 rows are model inputs`.
     #[must_use]
     pub fn others(&self) -> Vec<String> {
-        let said = [
-            (Class::Fitted, "fitted"),
-            (Class::Input, "putting something in"),
-            (Class::Repeats, "repeating another"),
-            (Class::Undecided, "that cannot be missed"),
-            (Class::NotComputed, "of which nothing is computed"),
+        let texts = [
+            (Class::Fitted, "is fitted", "are fitted"),
+            (Class::Input, "is a model input", "are model inputs"),
+            (Class::Repeats, "repeats another", "repeat others"),
+            (
+                Class::Undecided,
+                "is decided by a bound that every result meets",
+                "are decided by bounds that every result meets",
+            ),
+            (Class::NotComputed, "is not computed", "are not computed"),
         ];
-        let said = said.into_iter().map(|(class, words)| (self.count(class), words));
-        let said = said.filter(|(count, _)| *count > 0);
-        let mut all: Vec<String> =
-            said.map(|(count, words)| format!("{} {words}", plural(count, "row"))).collect();
+        let texts = texts.into_iter().map(|(class, one, more)| (self.count(class), one, more));
+        let texts = texts.filter(|(count, ..)| *count > 0);
+        let mut all: Vec<String> = texts
+            .map(|(count, one, more)| {
+                format!("{} {}", plural(count, "row"), if count == 1 { one } else { more })
+            })
+            .collect();
         let [met, apart] = self.apart;
         if apart > 0 {
             all.push(format!(
-                "{met} of {} in which the paper contradicts itself are met",
+                "the model meets {met} of {} in which the paper contradicts itself",
                 plural(apart, "row")
             ));
         }

@@ -13,9 +13,9 @@ use super::moves::{Effect, Move};
 use crate::claims::claim::{Answer, Claim};
 use crate::claims::quantity::{Probe, Source};
 use crate::error::NoValue;
-use crate::lab::Lab;
 use crate::papers::published::{Published, dataset};
 use crate::papers::rows;
+use crate::probe_results::ProbeResults;
 use bench::launch::world;
 use results::variant::factor;
 
@@ -52,7 +52,7 @@ pub struct Trial {
 pub struct Sensitivity {
     table: Vec<Claim>,
     rows: Vec<Published>,
-    lab: Lab,
+    results: ProbeResults,
     machines: Machines,
     threads: usize,
 }
@@ -64,9 +64,9 @@ impl Sensitivity {
         let machines = Machines::new(machines);
         let table = rows::table();
         let rows = dataset();
-        let mut all = Self { table, rows, lab: Lab::new(machines.clone()), machines, threads };
+        let mut all = Self { table, rows, results: ProbeResults::new(machines.clone()), machines, threads };
         let probes = all.probes(cards);
-        all.lab.measure(probes, &|probe| short(probe, ""), threads, &mut (), stop);
+        all.results.measure(probes, &|probe| measure_short(probe, ""), threads, &mut (), stop);
         all
     }
 
@@ -86,7 +86,7 @@ impl Sensitivity {
         let values = machine.map_or(&[][..], |machine| &machine.values);
         let used = |value: &&Value| !ELSEWHERE.iter().any(|section| value.key.starts_with(section));
         let trial = |value: &Value| {
-            let ends = ends(card, value);
+            let ends = trial_values(card, value);
             let one = |to| Trial {
                 card: card.to_owned(),
                 key: value.key.clone(),
@@ -103,22 +103,22 @@ impl Sensitivity {
         let change = format!("{}={}", trial.key, trial.to);
         let touched = |probe: &Probe| cards.contains(&probe.card());
         let probes: BTreeSet<Probe> = self.probes(cards).into_iter().filter(touched).collect();
-        let kinds = kinds(&probes);
+        let kinds = group_by_kind(&probes);
         let some = kinds.iter().flat_map(|kind| samples(kind)).cloned().collect();
-        let mut lab = self.lab.without(&probes);
-        lab.measure(some, &|probe| short(probe, &change), self.threads, &mut (), stop);
-        let same = |probe: &Probe| lab.measured(probe) == self.lab.measured(probe);
+        let mut results = self.results.without(&probes);
+        results.measure(some, &|probe| measure_short(probe, &change), self.threads, &mut (), stop);
+        let same = |probe: &Probe| results.measured(probe) == self.results.measured(probe);
         let moved: BTreeSet<Probe> =
             kinds.into_iter().filter(|kind| !samples(kind).all(&same)).flatten().collect();
         if moved.is_empty() {
             return None;
         }
-        lab.measure(moved, &|probe| short(probe, &change), self.threads, &mut (), stop);
-        lab.complete(&self.lab);
+        results.measure(moved, &|probe| measure_short(probe, &change), self.threads, &mut (), stop);
+        results.complete(&self.results);
         if stop.load(Ordering::Relaxed) {
             return None;
         }
-        let changed = Changed { lab: &lab, trial, cards };
+        let changed = ChangedMachine { results: &results, trial, cards };
         let claims = self.table.iter().filter(|claim| is_about(claim, cards));
         let rows = claims.flat_map(|claim| self.effects(claim, &changed)).collect();
         let Trial { card, key, to, assumed } = trial.clone();
@@ -127,13 +127,14 @@ impl Sensitivity {
 
     /// The effects on a claim's rows, if they move.
     fn effects(&self, claim: &Claim, changed: &dyn Source) -> Vec<(String, Effect)> {
-        let [before, after] = [&self.lab as &dyn Source, changed].map(|source| claim.answer.values(source));
+        let [before, after] =
+            [&self.results as &dyn Source, changed].map(|source| claim.answer.values(source));
         if !matches!((&before, &after), (Ok(before), Ok(after)) if has_moved(before, after)) {
             return Vec::new();
         }
         let rows = self.rows.iter().filter(|row| claim.rows.contains(&row.id.as_str()));
         let judged = |row: &Published, source: &dyn Source| judge(row, "", &claim.answer, source);
-        rows.map(|row| (row.id.clone(), effect(&judged(row, &self.lab), &judged(row, changed)))).collect()
+        rows.map(|row| (row.id.clone(), effect(&judged(row, &self.results), &judged(row, changed)))).collect()
     }
 }
 
@@ -146,7 +147,7 @@ fn effect(before: &Row, after: &Row) -> Effect {
 }
 
 /// The cells of each kind, ignoring numeric levels, quickest to measure first.
-fn kinds(probes: &BTreeSet<Probe>) -> Vec<Vec<Probe>> {
+fn group_by_kind(probes: &BTreeSet<Probe>) -> Vec<Vec<Probe>> {
     let mut kinds: BTreeMap<String, Vec<Probe>> = BTreeMap::new();
     for probe in probes {
         let names = probe.cell.variant.iter().filter(|(_, level)| level.parse::<u64>().is_err());
@@ -204,7 +205,7 @@ fn is_of(answer: &Answer, experiments: &[&str]) -> bool {
 }
 
 /// The values to which a value is changed.
-fn ends(card: &str, value: &Value) -> Vec<f64> {
+fn trial_values(card: &str, value: &Value) -> Vec<f64> {
     let Ok(machine) = fabric::machine(card) else { return Vec::new() };
     let Some(found) = machine.parameters().into_iter().find(|p| p.key.path() == value.key) else {
         return Vec::new();
@@ -226,7 +227,7 @@ fn ends(card: &str, value: &Value) -> Vec<f64> {
 }
 
 /// A shorter measurement than a row's own, with a value changed.
-fn short(probe: &Probe, change: &str) -> Result<f64, NoValue> {
+fn measure_short(probe: &Probe, change: &str) -> Result<f64, NoValue> {
     let mut settings = probe.settings();
     settings.burst = (settings.burst / SHORTER).max(BURST_MIN);
     let mut cell = probe.cell.clone();
@@ -238,20 +239,20 @@ fn short(probe: &Probe, change: &str) -> Result<f64, NoValue> {
 }
 
 /// Measurements with one value changed.
-struct Changed<'a> {
-    lab: &'a Lab,
+struct ChangedMachine<'a> {
+    results: &'a ProbeResults,
     trial: &'a Trial,
     cards: &'a [&'a str],
 }
 
-impl Source for Changed<'_> {
+impl Source for ChangedMachine<'_> {
     fn measured(&self, probe: &Probe) -> Result<f64, NoValue> {
-        self.lab.measured(probe)
+        self.results.measured(probe)
     }
 
     fn parameter(&self, device: &str, key: &str) -> Result<f64, NoValue> {
         let changed = self.cards.contains(&device) && key == self.trial.key;
-        if changed { Ok(self.trial.to) } else { self.lab.parameter(device, key) }
+        if changed { Ok(self.trial.to) } else { self.results.parameter(device, key) }
     }
 }
 
@@ -261,10 +262,11 @@ mod tests {
 
     #[test]
     fn values_are_changed_by_a_tenth_or_to_the_ends_of_their_range() {
-        let machine = super::super::machine::of_card("model:mt23108-nicmem", &[]).expect("it comes along");
+        let machine =
+            super::super::machine::read_machine("model:mt23108-nicmem", &[]).expect("it comes along");
         let of = |key: &str| {
             let value = machine.values.iter().find(|value| value.key == key).expect("a value");
-            ends(&machine.card, value)
+            trial_values(&machine.card, value)
         };
         assert_eq!(
             of("bus.clock_mhz").iter().map(|v| v.round()).collect::<Vec<_>>(),

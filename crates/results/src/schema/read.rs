@@ -124,7 +124,7 @@ fn not_text(bytes: &[u8], error: std::str::Utf8Error, path: String) -> ReadError
 
 fn parse(text: &str, name: &str) -> Result<Run, ReadError> {
     let path = name.to_owned();
-    let Head(schema) = serde_json::from_str(text).map_err(|e| classify(&e, text, name))?;
+    let SchemaField(schema) = serde_json::from_str(text).map_err(|e| classify(&e, text, name))?;
     let schema = schema.map_or("absent", RawValue::get);
     match serde_json::from_str::<String>(schema).ok().and_then(|text| version(&text)) {
         Some(1) => {}
@@ -164,9 +164,9 @@ fn check_counts(run: &Run) -> Result<(), String> {
 }
 
 /// The `schema` field of a JSON object, if any. Everything else is discarded.
-struct Head<'a>(Option<&'a RawValue>);
+struct SchemaField<'a>(Option<&'a RawValue>);
 
-impl<'de> Deserialize<'de> for Head<'de> {
+impl<'de> Deserialize<'de> for SchemaField<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Fields;
         impl<'de> Visitor<'de> for Fields {

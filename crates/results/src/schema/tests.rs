@@ -102,7 +102,7 @@ fn each_wrong_file_has_its_own_error_in_one_line_that_names_the_file() {
 }
 
 #[test]
-fn a_newer_schema_is_told_from_a_wrong_one_even_if_its_body_is_unreadable() {
+fn newer_schema_is_distinguished_from_a_wrong_one_even_if_its_body_is_unreadable() {
     let error = Run::from_json("{\"schema\": \"nicety-results/12\", \"results\": 3}").expect_err("newer");
     assert!(matches!(error, ReadError::Newer { found: 12, .. }), "{error}");
     let error = Run::from_json("{\"schema\": \"nicety-results/0\"}").expect_err("wrong");

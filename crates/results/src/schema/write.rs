@@ -49,7 +49,7 @@ impl Run {
     /// # Errors
     /// [`WriteError`]; an old file of that name is then as it was.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), WriteError> {
-        written(path.as_ref(), self.to_json()?.as_bytes())
+        write_file(path.as_ref(), self.to_json()?.as_bytes())
     }
 
     /// Writes CSV, one row for each result, with a header row.
@@ -72,7 +72,7 @@ impl Run {
     pub fn write_csv(&self, path: impl AsRef<Path>) -> Result<(), WriteError> {
         let mut text = Vec::new();
         self.to_csv(&mut text)?;
-        written(path.as_ref(), &text)
+        write_file(path.as_ref(), &text)
     }
 
     /// JSON writes NaN as null, silently: a comparison of the file with the value finds every such field.
@@ -102,7 +102,7 @@ impl Run {
     }
 }
 
-fn written(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     replace(path, bytes).map_err(|source| WriteError::Io { path: path.display().to_string(), source })
 }
 
@@ -126,7 +126,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     };
     let mut builder = tempfile::Builder::new();
     builder.prefix(".nicety-").suffix(".tmp");
-    readable_as_usual(&mut builder);
+    set_default_permissions(&mut builder);
     let mut file = builder.tempfile_in(dir)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
@@ -134,7 +134,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Temporary files are private by default; a result file is an ordinary file under the user's mask.
-fn readable_as_usual(builder: &mut tempfile::Builder<'_, '_>) {
+fn set_default_permissions(builder: &mut tempfile::Builder<'_, '_>) {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;

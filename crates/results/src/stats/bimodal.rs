@@ -52,7 +52,7 @@ pub fn bimodal(sorted: &[f64], resolution: f64) -> Option<Modes> {
             counts[bin as usize] += 1.0;
         }
     }
-    let (left, valley, right) = deepest(&counts, SHARE * sorted.len() as f64)?;
+    let (left, valley, right) = deepest_valley(&counts, SHARE * sorted.len() as f64)?;
     let centre = |bin: usize| start + (bin as f64 + 0.5) * width;
     let modes = Modes {
         low: centre(left),
@@ -63,7 +63,7 @@ pub fn bimodal(sorted: &[f64], resolution: f64) -> Option<Modes> {
 }
 
 /// Left peak, valley and right peak of the most significant valley that meets the criterion.
-fn deepest(counts: &[f64], share: f64) -> Option<(usize, usize, usize)> {
+fn deepest_valley(counts: &[f64], share: f64) -> Option<(usize, usize, usize)> {
     let total: f64 = counts.iter().sum();
     let mut before = 0.0;
     let mut best = (0.0, None);

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drift_is_what_halves_differ_by_beyond_chance() {
+    fn drift_is_the_significant_difference_of_halves() {
         let steps =
             |late: f64| [1.0, 1.01, 0.99, 1.0, 1.02, late, 1.01 * late, 0.99 * late, late, late, late];
         assert!((drift(&steps(1.4)) - 0.4).abs() < 0.02 && (drift(&steps(1.0 / 1.4)) - 0.4).abs() < 0.02);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_ratio_has_none() {
+    fn values_without_ratio_give_none() {
         assert_eq!(ratio_interval(&[], &[1.0]), None);
         assert_eq!(ratio_interval(&[1.0], &[0.0]), None);
         assert_eq!(ratio_interval(&[f64::NAN], &[1.0]), None);

@@ -1,6 +1,6 @@
 //! Samples that depend on each other: how much, and an interval that allows for it (rule 4).
 
-use super::order::{Interval, at, spread_ranks};
+use super::order::{Interval, interval_at, spread_ranks};
 use super::summary::median;
 use host::Rng;
 
@@ -65,7 +65,7 @@ pub fn effective_size(samples: &[f64], median: f64) -> f64 {
 pub fn widened_median_interval(sorted: &[f64], n_eff: f64) -> Option<Interval> {
     let n = sorted.len() as u64;
     let widen = (n as f64 / n_eff.clamp(1.0, n.max(1) as f64)).sqrt();
-    at(sorted, median(sorted)?, spread_ranks(n, widen)?)
+    interval_at(sorted, median(sorted)?, spread_ranks(n, widen)?)
 }
 
 /// Median of samples in time order with a moving block bootstrap interval (Künsch 1989; percentile, 95 %).
@@ -89,13 +89,17 @@ pub fn block_bootstrap_median(samples: &[f64], rho: f64, replicates: usize, seed
             resample.extend_from_slice(&samples[start..start + length]);
         }
         resample.truncate(n);
-        medians.push(middle(&mut resample));
+        medians.push(median_in_place(&mut resample));
     }
     super::sort(&mut medians);
     resample.clear();
     resample.extend_from_slice(samples);
     let tail = replicates / 40;
-    Some(Interval { value: middle(&mut resample), low: medians[tail], high: medians[replicates - 1 - tail] })
+    Some(Interval {
+        value: median_in_place(&mut resample),
+        low: medians[tail],
+        high: medians[replicates - 1 - tail],
+    })
 }
 
 fn block_length(n: usize, rho: f64) -> usize {
@@ -105,7 +109,7 @@ fn block_length(n: usize, rho: f64) -> usize {
 }
 
 /// Median without a full sort.
-fn middle(values: &mut [f64]) -> f64 {
+fn median_in_place(values: &mut [f64]) -> f64 {
     let (half, even) = (values.len() / 2, values.len().is_multiple_of(2));
     let (below, upper, _) = values.select_nth_unstable_by(half, f64::total_cmp);
     let upper = *upper;

@@ -144,13 +144,13 @@ fn compare_cell(
     }
     if let (Some(found), Verdict::CannotTell) = (ratio, result.verdict) {
         let launches = (before.len(), after.len());
-        result.reason = Some(unsure(&found, threshold, result.drift, launches));
+        result.reason = Some(undecided_reason(&found, threshold, result.drift, launches));
     }
     (result, p)
 }
 
 /// Why an interval carries no verdict.
-fn unsure(found: &RatioInterval, threshold: f64, drift: f64, (old, new): (usize, usize)) -> String {
+fn undecided_reason(found: &RatioInterval, threshold: f64, drift: f64, (old, new): (usize, usize)) -> String {
     let Some((low, high)) = found.low.zip(found.high) else {
         return format!("{old} against {new} launches carry no 95 % interval; 4 of each do");
     };
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_drifted_cannot_tell_what_is_no_larger_than_its_drift() {
+    fn difference_within_the_drift_of_a_run_is_undecided() {
         let drifting: Vec<f64> =
             (0..12).map(|i| if i < 6 { 1.0 } else { 1.4 } + 0.001 * f64::from(i)).collect();
         let of = |medians: &[f64]| Run { results: vec![result(1, "us", medians)], ..Run::default() };
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_says_why() {
+    fn results_that_cannot_be_compared_have_the_reason() {
         let one =
             |unit: &str, medians: &[f64]| Run { results: vec![result(1, unit, medians)], ..Run::default() };
         let reason = |old: Run, new: Run| {

@@ -96,13 +96,13 @@ pub fn quantile_ranks(n: u64, p: f64) -> Result<Ranks, u64> {
     let above = p.powf(n as f64);
     let lower_tail = if above > ALPHA / 2.0 { ALPHA - above } else { ALPHA / 2.0 };
     // Smallest k with P(X <= k) > tail: then rank k misses low with P(X <= k - 1) <= tail.
-    let low = first(n, |k| binomial_cdf(k, n, p) > lower_tail).max(1);
-    let high = (1 + first(n, |k| binomial_cdf(k, n, p) >= 1.0 - ALPHA / 2.0)).min(n);
+    let low = first_holding(n, |k| binomial_cdf(k, n, p) > lower_tail).max(1);
+    let high = (1 + first_holding(n, |k| binomial_cdf(k, n, p) >= 1.0 - ALPHA / 2.0)).min(n);
     Ok(Ranks { low, high })
 }
 
 /// Smallest k in 0..=n for which the monotone condition holds.
-fn first(n: u64, holds: impl Fn(u64) -> bool) -> u64 {
+fn first_holding(n: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, n);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -115,7 +115,7 @@ fn first(n: u64, holds: impl Fn(u64) -> bool) -> u64 {
 #[must_use]
 pub fn median_interval(sorted: &[f64]) -> Option<Interval> {
     let ranks = median_ranks(sorted.len() as u64)?;
-    at(sorted, median(sorted)?, ranks)
+    interval_at(sorted, median(sorted)?, ranks)
 }
 
 /// Quantile `p` of sorted independent values with its 95 % interval.
@@ -124,12 +124,12 @@ pub fn median_interval(sorted: &[f64]) -> Option<Interval> {
 /// The number of samples needed, if there are fewer.
 pub fn quantile_interval(sorted: &[f64], p: f64) -> Result<Interval, u64> {
     let ranks = quantile_ranks(sorted.len() as u64, p)?;
-    let found = quantile(sorted, p).and_then(|value| at(sorted, value, ranks));
+    let found = quantile(sorted, p).and_then(|value| interval_at(sorted, value, ranks));
     found.ok_or(u64::MAX)
 }
 
 /// The interval between two ranks.
-pub(crate) fn at(sorted: &[f64], value: f64, ranks: Ranks) -> Option<Interval> {
+pub(crate) fn interval_at(sorted: &[f64], value: f64, ranks: Ranks) -> Option<Interval> {
     let low = *sorted.get(ranks.low.checked_sub(1)? as usize)?;
     let high = *sorted.get(ranks.high.checked_sub(1)? as usize)?;
     Some(Interval { value, low, high })

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_to_run() {
+    fn lines_are_parsed_into_tests() {
         let line = "@namepub_tests@join 2 arg=-a arg=b=c env=X=1 env=MPIR_CVAR_Y=2 timeLimit=7 resultTest=TestErrFatal # so";
         let found = test(line);
         assert_eq!((found.program.as_str(), found.ranks.as_str(), found.limit_s), ("join", "2", 7));

@@ -148,7 +148,7 @@ const OTHER_HANDLER: &str = "wants the handler of MPI_COMM_WORLD called for an o
 /// How long `mpirun` may take to end ranks that have exceeded their time.
 const MANNERS: Duration = Duration::from_secs(60);
 /// A remark of `mpirun` where ranks share cores, which is no output of the test.
-const SHARED: &str = "so their times say little";
+const SHARED: &str = "timings are unreliable (oversubscribed)";
 
 /// The result of a run.
 enum Outcome {
@@ -282,7 +282,7 @@ impl Suite {
     }
 
     /// Runs a test in the folder of its program.
-    fn try_on(&self, folder: &str, test: &Test, device: &str) -> Result<Outcome> {
+    fn run_on(&self, folder: &str, test: &Test, device: &str) -> Result<Outcome> {
         let at = self.folder.join(folder);
         let log = at.join(format!("{}.{}.{device}.log", test.program, test.ranks));
         let mut launch = Command::new(&self.nicety);
@@ -378,7 +378,7 @@ fn run_test(
                 continue;
             }
             (None, Some(Err(why))) => Outcome::Failed(why.clone()),
-            (None, _) => suite.try_on(folder, test, device)?,
+            (None, _) => suite.run_on(folder, test, device)?,
         };
         match outcome {
             Outcome::Passed => table.of(folder, device).passed += 1,

@@ -1,21 +1,21 @@
-//! Strangers, which are programs without the key, at each kind of listener that requires a proof. An attack sends 20,000 strangers to a
-//! listener while honest processes connect. The listener must accept no stranger, let none read or write a byte, serve honest processes
+//! Impostors, which are programs without the key, at each kind of listener that requires a proof. An attack sends 20,000 impostors to a
+//! listener while honest processes connect. The listener must accept no impostor, let none read or write a byte, serve honest processes
 //! within a second, and return the memory.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `crowd` | strangers that connect by TCP |
-//! | `shm` | strangers that connect to a listener on `shm` |
+//! | `tcp` | impostors that connect by TCP |
+//! | `shm` | impostors that connect to a listener on `shm` |
 //! | `requests` | connect requests under a foreign key, for MPI and Portals, and their MPA frames |
 //! | `mpi`, `portals`, `ports`, `serve` | the listeners, and their attacks |
 
-mod crowd;
 pub(super) mod mpi;
 pub(super) mod portals;
 pub(super) mod ports;
 mod requests;
 pub(super) mod serve;
 mod shm;
+mod tcp;
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -31,28 +31,28 @@ use crate::wiretap::Wiretap;
 
 /// The longest time in which an honest process must be served.
 const LATE_MAX: Duration = Duration::from_secs(1);
-/// Strangers in a round, and in a round of a short siege.
+/// Impostors in a round, and in a round of a short siege.
 const CROWD: u32 = 20_000;
 const SMALL: u32 = 2000;
-/// The least time for [`CROWD`] strangers.
+/// The least time for [`CROWD`] impostors.
 const WHOLE: Duration = Duration::from_secs(30);
-/// Strangers that connect before memory is measured first: by then tables have their size.
+/// Impostors that connect before memory is measured first: by then tables have their size.
 const FIRST: u32 = 500;
 /// The most bytes by which the listener's memory may grow in a round.
 const GROWTH_MAX: u64 = 1 << 20;
-/// Honest processes in a round. The first connects before all strangers, the second among them, the third after them.
+/// Honest processes in a round. The first connects before all impostors, the second among them, the third after them.
 const HONEST: u32 = 3;
-/// Accepted strangers that end a round.
+/// Accepted impostors that end a round.
 const ENOUGH: u64 = 3;
 /// How long a process may take to answer or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How a stranger behaves.
+/// How a impostor behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Behaviour {
     /// Connects, and sends nothing.
     Silent,
-    /// Sends what [`Way::Foreign`] does, a byte at a time.
+    /// Sends what [`Behaviour::Foreign`] does, a byte at a time.
     Slow,
     /// Sends bytes that do not parse.
     Garbage,
@@ -66,12 +66,12 @@ enum Way {
     Huge,
 }
 
-impl Way {
+impl Behaviour {
     const ALL: [Self; 7] =
         [Self::Silent, Self::Slow, Self::Garbage, Self::Part, Self::Foreign, Self::Replay, Self::Huge];
 }
 
-/// How a listener treated a stranger.
+/// How a listener treated a impostor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Refused,
@@ -80,35 +80,35 @@ enum Outcome {
     Accepted,
 }
 
-/// How a listener treated all strangers so far.
+/// How a listener treated all impostors so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcomes {
     refused: u64,
     challenged: u64,
     accepted: u64,
-    /// Bytes that strangers received and must not get.
+    /// Bytes that impostors received and must not get.
     read: u64,
-    /// Strangers by behaviour, in the order of [`Way::ALL`].
-    ways: [u64; Way::ALL.len()],
+    /// Impostors by behaviour, in the order of [`Behaviour::ALL`].
+    ways: [u64; Behaviour::ALL.len()],
 }
 
 impl Outcomes {
-    /// Counts a stranger that has received `read` bytes which it must not get; an error when [`ENOUGH`] were accepted.
-    fn count(&mut self, way: Way, outcome: Outcome, read: u64) -> Result<()> {
+    /// Counts a impostor that has received `read` bytes which it must not get; an error when [`ENOUGH`] were accepted.
+    fn count(&mut self, way: Behaviour, outcome: Outcome, read: u64) -> Result<()> {
         self.read += read;
-        self.ways.iter_mut().zip(Way::ALL).for_each(|(count, each)| *count += u64::from(each == way));
+        self.ways.iter_mut().zip(Behaviour::ALL).for_each(|(count, each)| *count += u64::from(each == way));
         match outcome {
             Outcome::Refused => self.refused += 1,
             Outcome::Challenged => self.challenged += 1,
             Outcome::Accepted => self.accepted += 1,
         }
-        ensure!(self.accepted < ENOUGH, "{ENOUGH} strangers are accepted, the last one as {way:?}");
+        ensure!(self.accepted < ENOUGH, "{ENOUGH} impostors are accepted, the last one as {way:?}");
         Ok(())
     }
 
-    /// The numbers of strangers by behaviour, as text.
+    /// The numbers of impostors by behaviour, as text.
     fn ways(&self) -> String {
-        let each = self.ways.iter().zip(Way::ALL).filter(|(count, _)| **count > 0);
+        let each = self.ways.iter().zip(Behaviour::ALL).filter(|(count, _)| **count > 0);
         let each: Vec<String> = each.map(|(count, way)| format!("{count} {way:?}").to_lowercase()).collect();
         each.join(", ")
     }
@@ -141,19 +141,19 @@ struct Report {
     touched: u64,
 }
 
-/// A crowd of strangers at one listener.
-trait Strangers {
-    /// Another stranger connects.
-    fn come(&mut self, rng: &mut Rng) -> Result<()>;
+/// A crowd of impostors at one listener.
+trait Impostors {
+    /// Another impostor connects.
+    fn connect_next(&mut self, rng: &mut Rng) -> Result<()>;
 
     /// Closes all connections; returns the outcomes so far.
-    fn leave(&mut self, rng: &mut Rng) -> Result<Outcomes>;
+    fn disconnect_all(&mut self, rng: &mut Rng) -> Result<Outcomes>;
 
-    /// Gives the strangers what honest processes sent to the listener by TCP.
-    fn hear(&mut self, recorded: Vec<Vec<u8>>);
+    /// Gives the impostors what honest processes sent to the listener by TCP.
+    fn set_recorded(&mut self, recorded: Vec<Vec<u8>>);
 }
 
-/// The number of strangers for the next rounds.
+/// The number of impostors for the next rounds.
 fn count(budget: &Budget) -> u32 {
     if budget.left() > WHOLE { CROWD } else { SMALL }
 }
@@ -165,7 +165,7 @@ fn judge(tally: &mut Tally, name: impl Display, round: Result<Round>) {
         Ok(round) => round,
         Err(why) => return tally.note(format!("{name}: {why:#}")),
     };
-    tally.noticed(round.slowest);
+    tally.record_reaction(round.slowest);
     let outside = round.outcomes.read + round.touched;
     tally.outside += outside;
     tally.left_over += u64::from(round.grown > GROWTH_MAX);
@@ -190,7 +190,7 @@ impl Display for Round {
         let Self { count, outcomes, touched, grown, slowest } = self;
         write!(
             f,
-            "{count} strangers ({}): {} accepted, {} refused in a valid form; {} bytes read, {touched} touched; \
+            "{count} impostors ({}): {} accepted, {} refused in a valid form; {} bytes read, {touched} touched; \
              {} KiB of memory stay; the slowest of {HONEST} honest processes took {:.1} ms",
             outcomes.ways(),
             outcomes.accepted,
@@ -202,30 +202,30 @@ impl Display for Round {
     }
 }
 
-/// Sends `count` strangers to a listener, while honest processes connect.
-fn besiege<L: Listener>(
+/// Sends `count` impostors to a listener, while honest processes connect.
+fn attack_listener<L: Listener>(
     mut listener: L,
-    strangers: &mut impl Strangers,
+    impostors: &mut impl Impostors,
     count: u32,
     rng: &mut Rng,
 ) -> Result<Round> {
-    let mut slowest = first(&mut listener, strangers)?;
+    let mut slowest = first(&mut listener, impostors)?;
     for _ in 0..FIRST {
-        strangers.come(rng)?;
+        impostors.connect_next(rng)?;
     }
-    strangers.leave(rng)?;
+    impostors.disconnect_all(rng)?;
     let memory = |listener: &L| settled(0, || memory_of(listener.process()));
     let before = memory(&listener);
     for at in FIRST..count {
         if at == count / 2 {
             listener.connect()?;
         }
-        strangers.come(rng)?;
+        impostors.connect_next(rng)?;
     }
     slowest = slowest.max(listener.connected()?);
     listener.connect()?;
     slowest = slowest.max(listener.connected()?);
-    let outcomes = strangers.leave(rng)?;
+    let outcomes = impostors.disconnect_all(rng)?;
     let grown = memory(&listener).saturating_sub(before);
     let report = listener.end()?;
     ensure!(outcomes.ways.iter().sum::<u64>() == u64::from(count), "{outcomes:?} are not all {count}");
@@ -241,13 +241,13 @@ fn besiege<L: Listener>(
 }
 
 /// Lets the first honest process connect while its packets are recorded; returns how long it took.
-fn first(listener: &mut impl Listener, strangers: &mut impl Strangers) -> Result<Duration> {
+fn first(listener: &mut impl Listener, impostors: &mut impl Impostors) -> Result<Duration> {
     // Without the permission there are no replays, which the numbers by behaviour show.
     let wiretap = listener.addr().and_then(|addr| Wiretap::new(addr.port()).ok());
     listener.connect()?;
     let took = listener.connected()?;
     if let Some(wiretap) = wiretap {
-        strangers.hear(wiretap.recorded()?);
+        impostors.set_recorded(wiretap.recorded()?);
     }
     Ok(took)
 }

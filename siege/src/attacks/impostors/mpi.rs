@@ -1,4 +1,4 @@
-//! Strangers at the processes of an MPI job, on `shm` and on `iwarp`.
+//! Impostors at the processes of an MPI job, on `shm` and on `iwarp`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use mpi::{Bootstrap as _, Buffer, Config, Gauge, LocalKvs, Mode, PROTOCOL, PeerT
 use rustix::process::Pid;
 use verbs::Buf;
 
-use super::crowd::Crowd;
 use super::requests::{Claim, Forger, Mpa};
-use super::shm::ShmStrangers;
-use super::{HONEST, LATE_MAX, Listener, PATIENCE, Report, besiege, count, judge};
+use super::shm::ShmImpostors;
+use super::tcp::TcpImpostors;
+use super::{HONEST, LATE_MAX, Listener, PATIENCE, Report, attack_listener, count, judge};
 use crate::attack::{Attack, Budget, Tally};
-use crate::child::{Child, hear, say};
+use crate::child::{Child, receive_from_parent, send_to_parent};
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "impostors",
-    about: "20,000 programs that say they are processes of an MPI job, on shm and on iwarp; honest ones connect meanwhile",
+    about: "20,000 programs that claim to be processes of an MPI job, on shm and iwarp; honest ones connect meanwhile",
     weight: 3,
     late_max: LATE_MAX,
     run,
@@ -32,15 +32,22 @@ pub(crate) const ROLE: &str = "impostors-job";
 const RANKS: u32 = 1 + HONEST;
 
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
-    while budget.goes_on() {
+    while budget.has_time_left() {
         let count = count(budget);
         for device in ["shm", "iwarp"] {
             let round = Job::start(device).and_then(|(job, seed)| {
                 let addr = job.addr;
                 let forger = Forger::new(PROTOCOL, Claim::Guessed(seed), |_| [7; OFFER])?;
                 match device {
-                    "shm" => besiege(job, &mut ShmStrangers::new(addr, forger)?, count, &mut budget.rng),
-                    _ => besiege(job, &mut Crowd::new(addr, Mpa(forger)), count, &mut budget.rng),
+                    "shm" => {
+                        attack_listener(job, &mut ShmImpostors::new(addr, forger)?, count, &mut budget.rng)
+                    }
+                    _ => attack_listener(
+                        job,
+                        &mut TcpImpostors::new(addr, Mpa(forger)),
+                        count,
+                        &mut budget.rng,
+                    ),
                 }
             });
             judge(tally, device, round);
@@ -59,7 +66,7 @@ impl Job {
     /// Starts the job; returns the seed of the challenges of its attacked process.
     fn start(device: &str) -> Result<(Self, Seed)> {
         let mut child = Child::start(ROLE)?;
-        let place = child.ask(device)?;
+        let place = child.request(device)?;
         let (addr, seed) = place.split_once(' ').context("no place")?;
         Ok((Self { child, addr: addr.parse()? }, Seed::from_hex(seed).context("no seed")?))
     }
@@ -75,16 +82,16 @@ impl Listener for Job {
     }
 
     fn connect(&mut self) -> Result<()> {
-        self.child.tell("connect")
+        self.child.send("connect")
     }
 
     fn connected(&mut self) -> Result<Duration> {
-        Ok(Duration::from_micros(self.child.heard()?.parse()?))
+        Ok(Duration::from_micros(self.child.receive()?.parse()?))
     }
 
     fn end(mut self) -> Result<Report> {
-        let refused = Some(self.child.ask("refused")?.parse()?);
-        self.child.tell("end")?;
+        let refused = Some(self.child.request("refused")?.parse()?);
+        self.child.send("end")?;
         self.child.end(PATIENCE)?;
         Ok(Report { refused, ..Report::default() })
     }
@@ -93,7 +100,7 @@ impl Listener for Job {
 /// A child: a job whose processes are threads. The first one is attacked. Lines from the parent order it to exchange a
 /// message with the next one.
 pub(crate) fn job() -> Result<()> {
-    let name = hear()?.context("a device's name")?;
+    let name = receive_from_parent()?.context("a device's name")?;
     let host = host::real::host();
     let kvs = LocalKvs::new(RANKS);
     let start = |rank| -> Result<Process> {
@@ -115,12 +122,14 @@ pub(crate) fn job() -> Result<()> {
     let note = kvs.bootstrap(0, &host).get("mpi-0")?;
     let mut words = note.split(',').skip(1);
     let (seed, port) = (words.next().context("a seed")?, words.next().context("a port")?);
-    say(format!("{} {seed}", port.split(';').next().unwrap_or_default()))?;
+    send_to_parent(format!("{} {seed}", port.split(';').next().unwrap_or_default()))?;
     let mut honest = processes[1..].iter();
-    while let Some(word) = hear()? {
+    while let Some(word) = receive_from_parent()? {
         match &*word {
-            "connect" => say(exchange(&processes[0], honest.next().context("no more processes")?)?)?,
-            "refused" => say(processes[0].gauge(Gauge::ConnectionsRefused))?,
+            "connect" => {
+                send_to_parent(exchange(&processes[0], honest.next().context("no more processes")?)?)?
+            }
+            "refused" => send_to_parent(processes[0].gauge(Gauge::ConnectionsRefused))?,
             _ => break,
         }
     }

@@ -1,4 +1,4 @@
-//! Strangers at a process of Portals, on `shm` and on `iwarp`. It is a program in C (`siege/c/portals.c`), and every process of the job may
+//! Impostors at a process of Portals, on `shm` and on `iwarp`. It is a program in C (`siege/c/portals.c`), and every process of the job may
 //! read and write its entries.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,17 +11,17 @@ use auth::{Challenge, IDENTITY, Identity, JOB_KEY, Key};
 use portals::PROTOCOL;
 use rustix::process::Pid;
 
-use super::crowd::Crowd;
 use super::requests::{Claim, Forger, Mpa};
-use super::shm::ShmStrangers;
-use super::{HONEST, LATE_MAX, Listener, Report, besiege, count, judge};
+use super::shm::ShmImpostors;
+use super::tcp::TcpImpostors;
+use super::{HONEST, LATE_MAX, Listener, Report, attack_listener, count, judge};
 use crate::attack::{Attack, Budget, Tally};
 use crate::child::Child;
 use crate::programs::{Source, with_program};
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "portals-impostors",
-    about: "20,000 programs that say they are a process of Portals, on shm and on iwarp; honest ones put meanwhile",
+    about: "20,000 programs that claim to be a Portals process, on shm and iwarp; honest ones put meanwhile",
     weight: 2,
     late_max: LATE_MAX,
     run,
@@ -39,12 +39,12 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     with_program(&PROGRAM, budget, tally, |program, budget, tally| {
         let count = count(budget);
         for device in ["shm", "iwarp"] {
-            let round = Target::start(program, device).and_then(|(target, claim)| {
+            let round = PortalsServer::start(program, device).and_then(|(target, claim)| {
                 let (addr, rng) = (target.addr, &mut budget.rng);
                 let forger = Forger::new(PROTOCOL, claim, portals::no_offers)?;
                 match device {
-                    "shm" => besiege(target, &mut ShmStrangers::new(addr, forger)?, count, rng),
-                    _ => besiege(target, &mut Crowd::new(addr, Mpa(forger)), count, rng),
+                    "shm" => attack_listener(target, &mut ShmImpostors::new(addr, forger)?, count, rng),
+                    _ => attack_listener(target, &mut TcpImpostors::new(addr, Mpa(forger)), count, rng),
                 }
             });
             judge(tally, device, round);
@@ -53,7 +53,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 }
 
 /// The attacked process, and the honest processes.
-struct Target {
+struct PortalsServer {
     child: Child,
     addr: SocketAddr,
     honest: Vec<Child>,
@@ -62,9 +62,9 @@ struct Target {
 }
 
 /// The nid and pid of a process. The nid is its IPv4 address.
-struct Place(u32, u32);
+struct ProcessId(u32, u32);
 
-impl Place {
+impl ProcessId {
     fn parse(line: &str) -> Result<Self> {
         let (nid, pid) = line.split_once(' ').context("no place")?;
         Ok(Self(nid.parse()?, pid.parse()?))
@@ -83,14 +83,14 @@ impl Place {
     }
 }
 
-impl Target {
-    /// Starts all processes. The claim of strangers is the identity of the last honest process.
+impl PortalsServer {
+    /// Starts all processes. The claim of impostors is the identity of the last honest process.
     fn start(program: &Path, device: &str) -> Result<(Self, Claim)> {
         let key = Key::random()?.to_hex();
-        let start = |words: &[String]| -> Result<(Child, Place)> {
+        let start = |words: &[String]| -> Result<(Child, ProcessId)> {
             let mut command = Command::new(program);
             let child = Child::of(command.args(words).env("NICETY_DEVICE", device).env(JOB_KEY, &key))?;
-            let place = Place::parse(&child.heard()?)?;
+            let place = ProcessId::parse(&child.receive()?)?;
             Ok((child, place))
         };
         let (child, place) = start(&[])?;
@@ -103,7 +103,7 @@ impl Target {
     }
 }
 
-impl Listener for Target {
+impl Listener for PortalsServer {
     fn addr(&self) -> Option<SocketAddr> {
         Some(self.addr)
     }
@@ -115,16 +115,16 @@ impl Listener for Target {
     fn connect(&mut self) -> Result<()> {
         let next = self.honest.get_mut(self.asked).context("all have put")?;
         self.asked += 1;
-        next.tell("put")
+        next.send("put")
     }
 
     fn connected(&mut self) -> Result<Duration> {
         let last = self.asked.checked_sub(1).and_then(|at| self.honest.get(at)).context("nobody has put")?;
-        Ok(Duration::from_micros(last.heard()?.parse()?))
+        Ok(Duration::from_micros(last.receive()?.parse()?))
     }
 
     fn end(mut self) -> Result<Report> {
-        let state = self.child.ask("state")?;
+        let state = self.child.request("state")?;
         let (puts, touched) = state.split_once(' ').context("no state")?;
         ensure!(puts.parse() == Ok(self.asked), "{puts} of {} puts have arrived", self.asked);
         Ok(Report { touched: touched.parse()?, ..Report::default() })

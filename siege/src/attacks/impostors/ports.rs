@@ -1,4 +1,4 @@
-//! Strangers at a port of `MPI_Open_port`. The server and its clients are a program in C (`siege/c/ports.c`).
+//! Impostors at a port of `MPI_Open_port`. The server and its clients are a program in C (`siege/c/ports.c`).
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
@@ -12,15 +12,17 @@ use auth::handshake::{CHALLENGE, Connector};
 use host::Rng;
 use rustix::process::Pid;
 
-use super::crowd::{Crowd, HUGE, Speech, is_end};
-use super::{HONEST, LATE_MAX, Listener, Outcome, PATIENCE, Report, Way, besiege, count, judge};
+use super::tcp::{HUGE, TcpImpostors, WireProtocol, is_end};
+use super::{
+    Behaviour, HONEST, LATE_MAX, Listener, Outcome, PATIENCE, Report, attack_listener, count, judge,
+};
 use crate::attack::{Attack, Budget, Tally};
 use crate::child::Child;
 use crate::programs::{Source, with_program};
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "port-impostors",
-    about: "20,000 programs without the name of a port of MPI_Open_port; honest ones connect meanwhile",
+    about: "20,000 programs that do not know the name of an MPI_Open_port port; honest ones connect meanwhile",
     weight: 1,
     late_max: LATE_MAX,
     run,
@@ -36,16 +38,17 @@ const PROGRAM: Source<'_> = Source {
 
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     with_program(&PROGRAM, budget, tally, |program, budget, tally| {
-        let round = Target::start(program).and_then(|target| {
-            let mut crowd = Crowd::new(target.addr, Guest { key: Key::random()?, challenge: [0; CHALLENGE] });
-            besiege(target, &mut crowd, count(budget), &mut budget.rng)
+        let round = PortServer::start(program).and_then(|target| {
+            let mut crowd =
+                TcpImpostors::new(target.addr, PortClient { key: Key::random()?, challenge: [0; CHALLENGE] });
+            attack_listener(target, &mut crowd, count(budget), &mut budget.rng)
         });
         judge(tally, "a port", round);
     })
 }
 
 /// The process with the port, and the honest clients.
-struct Target {
+struct PortServer {
     server: Child,
     addr: SocketAddr,
     honest: Vec<Child>,
@@ -53,16 +56,16 @@ struct Target {
     asked: usize,
 }
 
-impl Target {
+impl PortServer {
     fn start(program: &Path) -> Result<Self> {
         // The last client lets the server end, after its memory was measured.
         let clients = HONEST + 1;
         let server = Child::of(Command::new(program).arg(clients.to_string()))?;
-        let name = server.heard()?;
+        let name = server.receive()?;
         let addr = name.split('#').nth(1).context("no place")?.parse()?;
         let start = |_| -> Result<Child> {
             let mut child = Child::of(&mut Command::new(program))?;
-            child.tell(&name)?;
+            child.send(&name)?;
             Ok(child)
         };
         let honest = (0..clients).map(start).collect::<Result<_>>()?;
@@ -70,7 +73,7 @@ impl Target {
     }
 }
 
-impl Listener for Target {
+impl Listener for PortServer {
     fn addr(&self) -> Option<SocketAddr> {
         Some(self.addr)
     }
@@ -82,12 +85,12 @@ impl Listener for Target {
     fn connect(&mut self) -> Result<()> {
         let next = self.honest.get_mut(self.asked).context("all have connected")?;
         self.asked += 1;
-        next.tell("connect")
+        next.send("connect")
     }
 
     fn connected(&mut self) -> Result<Duration> {
         let last = self.asked.checked_sub(1).and_then(|at| self.honest.get(at));
-        Ok(Duration::from_micros(last.context("nobody has connected")?.heard()?.parse()?))
+        Ok(Duration::from_micros(last.context("nobody has connected")?.receive()?.parse()?))
     }
 
     fn end(mut self) -> Result<Report> {
@@ -100,15 +103,15 @@ impl Listener for Target {
     }
 }
 
-/// A stranger's side of the protocol of ports, with the key of another port.
-struct Guest {
+/// A impostor's side of the protocol of ports, with the key of another port.
+struct PortClient {
     key: Key,
-    /// The greeting of the current stranger.
+    /// The greeting of the current impostor.
     challenge: [u8; CHALLENGE],
 }
 
-impl Speech for Guest {
-    fn is_greeted(&mut self, stream: &mut TcpStream) -> Result<bool> {
+impl WireProtocol for PortClient {
+    fn read_greeting(&mut self, stream: &mut TcpStream) -> Result<bool> {
         match stream.read_exact(&mut self.challenge) {
             Ok(()) => Ok(true),
             Err(why) if is_end(&why) => Ok(false),
@@ -116,22 +119,22 @@ impl Speech for Guest {
         }
     }
 
-    fn foreign(&mut self, _: &mut Rng) -> Result<Vec<u8>> {
+    fn foreign_key_message(&mut self, _: &mut Rng) -> Result<Vec<u8>> {
         Ok(Connector::new(&self.challenge)?.context("no challenge")?.answer(&self.key).to_vec())
     }
 
     /// A proof, followed by the beginning of a 4 GiB message.
-    fn huge(&mut self, rng: &mut Rng) -> Result<Vec<u8>> {
-        let mut words = self.foreign(rng)?;
+    fn oversized_message(&mut self, rng: &mut Rng) -> Result<Vec<u8>> {
+        let mut words = self.foreign_key_message(rng)?;
         words.extend(u32::MAX.to_le_bytes());
         words.resize(HUGE, 0);
         Ok(words)
     }
 
     /// A port answers only valid proofs.
-    fn outcome(&mut self, way: Way, answer: &[u8]) -> Result<(Outcome, u64)> {
+    fn outcome(&mut self, way: Behaviour, answer: &[u8]) -> Result<(Outcome, u64)> {
         let outcome = match (answer, way) {
-            ([], Way::Foreign) => Outcome::Challenged,
+            ([], Behaviour::Foreign) => Outcome::Challenged,
             ([], _) => Outcome::Refused,
             _ => Outcome::Accepted,
         };

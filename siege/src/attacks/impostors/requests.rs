@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 use auth::{Attempt, Challenge, IDENTITY, Identity, Key, Nonces, OFFER, Protocol, Refusal, Seed};
 use host::Rng;
 
-use super::crowd::{HUGE, Speech, garbage};
-use super::{Outcome, Way};
+use super::tcp::{HUGE, WireProtocol, garbage};
+use super::{Behaviour, Outcome};
 
 /// MPA's request and reply, which differ in byte 7: revision 2, with the depths of reads (RFC 5044 section 7.1.1, RFC 6581 section 9).
 const FRAME: [u8; 24] = *b"MPA ID Req Frame\x50\x02\x00\x04\xc0\x10\xc0\x10";
@@ -19,10 +19,10 @@ const REJECT: u8 = 0x20;
 
 /// The identities in a forged request.
 pub(super) enum Claim {
-    /// Rank 1 of a random job asks rank 0 of another one. The stranger knows the seed of the challenges, as the job publishes it through
+    /// Rank 1 of a random job asks rank 0 of another one. The impostor knows the seed of the challenges, as the job publishes it through
     /// PMI.
     Guessed(Seed),
-    /// The identity of an honest process. The stranger learns the challenge from rejections.
+    /// The identity of an honest process. The impostor learns the challenge from rejections.
     Known { from: Identity, to: Identity, challenge: Challenge },
 }
 
@@ -60,11 +60,11 @@ impl Forger {
     }
 
     /// Interprets the private data of a rejection.
-    pub(super) fn rejected(&mut self, way: Way, said: &[u8]) -> Result<(Outcome, u64)> {
+    pub(super) fn rejected(&mut self, way: Behaviour, said: &[u8]) -> Result<(Outcome, u64)> {
         let Some(Refusal(told)) = Refusal::parse(said, self.protocol) else {
             return Ok((Outcome::Refused, said.len() as u64));
         };
-        ensure!(way != Way::Garbage, "garbage was answered by a challenge");
+        ensure!(way != Behaviour::Garbage, "garbage was answered by a challenge");
         if let Claim::Known { challenge, .. } = &mut self.claim {
             *challenge = told;
         }
@@ -92,18 +92,18 @@ fn frame(private: &[u8], len: usize) -> Vec<u8> {
     frame
 }
 
-impl Speech for Mpa {
+impl WireProtocol for Mpa {
     /// The responder waits for the request (RFC 5044 section 7.1).
-    fn is_greeted(&mut self, _: &mut TcpStream) -> Result<bool> {
+    fn read_greeting(&mut self, _: &mut TcpStream) -> Result<bool> {
         Ok(true)
     }
 
-    fn foreign(&mut self, rng: &mut Rng) -> Result<Vec<u8>> {
+    fn foreign_key_message(&mut self, rng: &mut Rng) -> Result<Vec<u8>> {
         let private = self.0.request(rng);
         Ok(frame(&private, private.len()))
     }
 
-    fn huge(&mut self, rng: &mut Rng) -> Result<Vec<u8>> {
+    fn oversized_message(&mut self, rng: &mut Rng) -> Result<Vec<u8>> {
         let mut private = self.0.request(rng);
         private.resize(HUGE, 0);
         Ok(frame(&private, HUGE))
@@ -115,7 +115,7 @@ impl Speech for Mpa {
         if rng.below(2) == 0 { (bytes, false) } else { (frame(&bytes, bytes.len()), true) }
     }
 
-    fn outcome(&mut self, way: Way, answer: &[u8]) -> Result<(Outcome, u64)> {
+    fn outcome(&mut self, way: Behaviour, answer: &[u8]) -> Result<(Outcome, u64)> {
         if answer.is_empty() {
             return Ok((Outcome::Refused, 0));
         }

@@ -1,4 +1,4 @@
-//! Strangers at a `nicety serve` that has a token. They have another token or none.
+//! Impostors at a `nicety serve` that has a token. They have another token or none.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
@@ -10,26 +10,26 @@ use bench::token::{Party, Token};
 use host::Rng;
 use rustix::process::Pid;
 
-use super::crowd::{Crowd, HUGE, Speech};
-use super::{LATE_MAX, Listener, Outcome, PATIENCE, Report, Way, besiege, count, judge};
+use super::tcp::{HUGE, TcpImpostors, WireProtocol};
+use super::{Behaviour, LATE_MAX, Listener, Outcome, PATIENCE, Report, attack_listener, count, judge};
 use crate::attack::{Attack, Budget, Tally};
 use crate::attacks::serve::{Access, honest, setup, start};
 use crate::child::Child;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "serve-impostors",
-    about: "20,000 clients of `nicety serve` without its token; honest ones ask for a device meanwhile",
+    about: "20,000 clients of `nicety serve` without its token; honest ones request a device meanwhile",
     weight: 1,
     late_max: LATE_MAX,
     run,
 };
 
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
-    while budget.goes_on() {
+    while budget.has_time_left() {
         let round = start(true).and_then(|(child, access)| {
-            let mut crowd = Crowd::new(access.addr, Client { token: Token::random()?, hello: None });
-            let target = Target { child, access, asked: None };
-            besiege(target, &mut crowd, count(budget), &mut budget.rng)
+            let mut crowd = TcpImpostors::new(access.addr, Client { token: Token::random()?, hello: None });
+            let target = AttackedServer { child, access, asked: None };
+            attack_listener(target, &mut crowd, count(budget), &mut budget.rng)
         });
         judge(tally, "nicety serve", round);
     }
@@ -37,14 +37,14 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 }
 
 /// The attacked server.
-struct Target {
+struct AttackedServer {
     child: Child,
     access: Access,
     /// The time of the last honest client.
     asked: Option<Receiver<Result<Duration>>>,
 }
 
-impl Listener for Target {
+impl Listener for AttackedServer {
     fn addr(&self) -> Option<SocketAddr> {
         Some(self.access.addr)
     }
@@ -74,16 +74,16 @@ impl Listener for Target {
     }
 }
 
-/// A stranger's side of the control protocol, with another token.
+/// A impostor's side of the control protocol, with another token.
 struct Client {
     token: Token,
-    /// The greeting of the current stranger.
+    /// The greeting of the current impostor.
     hello: Option<Hello>,
 }
 
-impl Speech for Client {
+impl WireProtocol for Client {
     /// The server's hello, whose nonce proofs use.
-    fn is_greeted(&mut self, stream: &mut TcpStream) -> Result<bool> {
+    fn read_greeting(&mut self, stream: &mut TcpStream) -> Result<bool> {
         match Hello::read(stream) {
             Ok(hello) => self.hello = Some(hello),
             Err(WireError::Gone(_)) => return Ok(false),
@@ -92,7 +92,7 @@ impl Speech for Client {
         Ok(true)
     }
 
-    fn foreign(&mut self, _: &mut Rng) -> Result<Vec<u8>> {
+    fn foreign_key_message(&mut self, _: &mut Rng) -> Result<Vec<u8>> {
         let (ours, theirs) = (Hello::own(Some(&self.token))?, self.hello.as_ref().context("no hello")?);
         let lock = Lock::new(Some(&self.token), &ours, theirs, Party::Client)?.context("no token")?;
         let mut words = Vec::new();
@@ -103,7 +103,7 @@ impl Speech for Client {
     }
 
     /// A hello, followed by the beginning of a 4 GiB frame.
-    fn huge(&mut self, _: &mut Rng) -> Result<Vec<u8>> {
+    fn oversized_message(&mut self, _: &mut Rng) -> Result<Vec<u8>> {
         let mut words = Vec::new();
         wire::write(&mut words, &Hello::own(Some(&self.token))?)?;
         words.extend(u32::MAX.to_be_bytes());
@@ -112,13 +112,13 @@ impl Speech for Client {
     }
 
     /// A server sends the reason of a refusal, and nothing else.
-    fn outcome(&mut self, way: Way, answer: &[u8]) -> Result<(Outcome, u64)> {
+    fn outcome(&mut self, way: Behaviour, answer: &[u8]) -> Result<(Outcome, u64)> {
         let mut rest = answer;
         match wire::read::<Frame>(&mut rest, FRAME_MAX) {
             Ok(Frame::Refused { .. }) if rest.is_empty() => {}
             Err(WireError::Gone(_)) if answer.is_empty() => {}
             _ => return Ok((Outcome::Accepted, answer.len() as u64)),
         }
-        Ok((if way == Way::Foreign { Outcome::Challenged } else { Outcome::Refused }, 0))
+        Ok((if way == Behaviour::Foreign { Outcome::Challenged } else { Outcome::Refused }, 0))
     }
 }

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::ends::{BATCH, Node, Round};
-use super::proxy::{Mischief, Proxy};
+use super::endpoints::{BATCH, Node, Round};
+use super::proxy::{Damage, Proxy};
 use crate::attack::{Attack, Budget, Tally};
 use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "cuts",
-    about: "TCP in tiny pieces, dribbled, and ended at every byte, on iWARP with and without CRCs and on rails of it",
+    about: "TCP in tiny and delayed pieces, and cut at every byte, on iWARP with and without CRCs and on rails of it",
     weight: 2,
     late_max: Duration::from_millis(500),
     run,
@@ -34,7 +34,7 @@ const DEVICES: [&str; 5] = [
 ];
 const RAILS: [Ipv4Addr; 2] = [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2)];
 
-struct Side {
+struct ProxiedDevice {
     device: &'static str,
     a: Node,
     b: Node,
@@ -50,7 +50,7 @@ struct Side {
     ended: [u64; 2],
 }
 
-impl Side {
+impl ProxiedDevice {
     fn open(device: &'static str, tally: &mut Tally) -> Result<Self> {
         let (a, b) = (Node::open(device)?, Node::open(device)?);
         let listener = b.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
@@ -59,10 +59,10 @@ impl Side {
             // The proxies learn the listeners' addresses from the handshake's answer.
             proxies.insert(0, Proxy::start(RAILS[0], listener.addr(), 4)?);
             let last = proxies.first();
-            proxies.insert(0, Proxy::before(RAILS[1], listener.addr(), 3, last)?);
+            proxies.insert(0, Proxy::chained(RAILS[1], listener.addr(), 3, last)?);
         }
         let further = proxies.first();
-        proxies.insert(0, Proxy::before(RAILS[0], listener.addr(), 2, further)?);
+        proxies.insert(0, Proxy::chained(RAILS[0], listener.addr(), 2, further)?);
         let greetings = vec![[0; 2]; proxies.len()];
         let mut side = Self {
             device,
@@ -75,9 +75,9 @@ impl Side {
             established: 0,
             ended: [0; 2],
         };
-        side.round(&mut |_| [Mischief::default(); 2], tally)?;
+        side.round(&mut |_| [Damage::default(); 2], tally)?;
         // Joining a rail again takes the same handshake as joining it first.
-        let first = side.proxies.iter().take(RAILS.len()).map(Proxy::seen);
+        let first = side.proxies.iter().take(RAILS.len()).map(Proxy::frames_seen);
         let lens: Vec<_> =
             first.map(|seen| seen.map(|frames| frames.first().map(|(_, len)| *len as u64))).collect();
         for (greeting, lens) in side.greetings.iter_mut().zip(lens.iter().chain(lens.last())) {
@@ -89,21 +89,21 @@ impl Side {
         Ok(side)
     }
 
-    /// Connects, transfers a batch, and checks the results; `plan` chooses the mischief for each proxy.
-    fn round(&mut self, plan: &mut dyn FnMut([u64; 2]) -> [Mischief; 2], tally: &mut Tally) -> Result<()> {
-        let mischief: Vec<[Mischief; 2]> = self.greetings.iter().map(|greeting| plan(*greeting)).collect();
-        for (proxy, mischief) in self.proxies.iter().zip(&mischief) {
-            proxy.set(*mischief);
+    /// Connects, transfers a batch, and checks the results; `plan` chooses the damage for each proxy.
+    fn round(&mut self, plan: &mut dyn FnMut([u64; 2]) -> [Damage; 2], tally: &mut Tally) -> Result<()> {
+        let damage: Vec<[Damage; 2]> = self.greetings.iter().map(|greeting| plan(*greeting)).collect();
+        for (proxy, damage) in self.proxies.iter().zip(&damage) {
+            proxy.set_damage(*damage);
         }
         tally.tried += 1;
         self.rounds += 1;
         let first = self.proxies.first().context("a proxy")?;
         let mut round = Round::begin(&self.a, &self.b, first.addr, tally.tried)?;
-        round.go_on(BATCH, Duration::from_secs(2))?;
+        round.run(BATCH, Duration::from_secs(2))?;
         self.established += u64::from(round.is_established());
         let mut must = true;
-        for (mischief, greeting) in mischief.iter().zip(&self.greetings) {
-            for (one, greeting) in mischief.iter().zip(greeting) {
+        for (damage, greeting) in damage.iter().zip(&self.greetings) {
+            for (one, greeting) in damage.iter().zip(greeting) {
                 let Some((at, _)) = one.end_at else { continue };
                 // Neither side sends more than its handshake before it has received all of the peer's.
                 let behind = at > *greeting;
@@ -113,14 +113,14 @@ impl Side {
             }
         }
         if must {
-            round.ensure_established().with_context(|| format!("{}, {mischief:?}", self.device))?;
+            round.ensure_established().with_context(|| format!("{}, {damage:?}", self.device))?;
         }
         // No bit is flipped here, so all content is compared.
         let before = tally.lost;
-        round.account(true, tally)?;
+        round.finish(true, tally)?;
         self.proxies.iter().for_each(Proxy::close);
         if tally.lost != before {
-            tally.note(format!("{}, {mischief:?}", self.device));
+            tally.note(format!("{}, {damage:?}", self.device));
         }
         Ok(())
     }
@@ -140,27 +140,27 @@ impl Side {
     }
 }
 
-/// Random mischief for each direction of a connection whose handshake has these lengths.
-fn mischief(greeting: [u64; 2], rng: &mut Rng) -> [Mischief; 2] {
+/// Random damage for each direction of a connection whose handshake has these lengths.
+fn damage(greeting: [u64; 2], rng: &mut Rng) -> [Damage; 2] {
     let pieces = *rng.one_of(&[0, 1, 3, 50, 1000]);
-    let mut mischief = [Mischief { pieces, dribbles: rng.below(4) == 0, ..Mischief::default() }; 2];
+    let mut damage = [Damage { pieces, dribbles: rng.below(4) == 0, ..Damage::default() }; 2];
     let way = rng.below(2) as usize;
     if rng.below(4) > 0 {
         let longest = *rng.one_of(&[greeting[way] + 1, greeting[way] + 200, LONGEST[way]]);
-        mischief[way].end_at = Some((rng.below(longest), rng.below(2) == 0));
+        damage[way].end_at = Some((rng.below(longest), rng.below(2) == 0));
     }
-    mischief
+    damage
 }
 
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let began = Instant::now();
     let mut sides = Vec::new();
     for device in DEVICES {
-        sides.push(Side::open(device, tally)?);
+        sides.push(ProxiedDevice::open(device, tally)?);
     }
-    while budget.goes_on() {
+    while budget.has_time_left() {
         let side = budget.rng.below(sides.len() as u64) as usize;
-        sides[side].round(&mut |greeting| mischief(greeting, &mut budget.rng), tally)?;
+        sides[side].round(&mut |greeting| damage(greeting, &mut budget.rng), tally)?;
     }
     sides.iter().try_for_each(|side| side.close(began.elapsed() >= ENOUGH, tally))
 }

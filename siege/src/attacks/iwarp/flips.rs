@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::ends::{Node, Round};
-use super::frames::Name;
-use super::proxy::{Aim, Frames, Mischief, Proxy};
+use super::endpoints::{Node, Round};
+use super::frames::FrameName;
+use super::proxy::{BitPosition, Damage, Frames, Proxy};
 use crate::attack::{Attack, Budget, Tally};
 use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "flips",
-    about: "one bit flipped behind TCP's back, at every place of iWARP's handshake, headers and payload",
+    about: "flip one bit undetected by TCP, at every place of iWARP's handshake, headers and payload",
     weight: 2,
     late_max: Duration::from_millis(500),
     run,
@@ -35,19 +35,20 @@ const END: usize = 8;
 /// A run that has this much time must have hit a target.
 const ENOUGH: Duration = Duration::from_secs(3);
 /// Damages a send, by which the peer ends the connection.
-const PROVOCATION: Aim = Aim { frame: Name { opcode: Some(3), nth: 2 }, byte: 13, bit: 0 };
+const PROVOCATION: BitPosition =
+    BitPosition { frame: FrameName { opcode: Some(3), nth: 2 }, byte: 13, bit: 0 };
 
 /// A byte of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Target {
-    frame: Name,
+    frame: FrameName,
     byte: usize,
     back: bool,
     /// The frame exists only because the connection was damaged before.
     provoked: bool,
 }
 
-struct Side {
+struct ProxiedDevice {
     a: Node,
     b: Node,
     _listener: verbs::Listener,
@@ -59,7 +60,7 @@ struct Side {
     established: usize,
 }
 
-impl Side {
+impl ProxiedDevice {
     fn open(crc: bool, rng: &mut Rng, tally: &mut Tally) -> Result<Self> {
         let name = format!("iwarp@127.0.0.1(crc={})", if crc { "on" } else { "off" });
         let (a, b) = (Node::open(&name)?, Node::open(&name)?);
@@ -68,12 +69,12 @@ impl Side {
         let (targets, hit) = (Vec::new(), BTreeSet::new());
         let mut side =
             Self { a, b, _listener: listener, proxy, crc, targets, hit, rounds: 0, established: 0 };
-        let plain = side.survey(Mischief::default(), tally)?;
+        let plain = side.record_frames(Damage::default(), tally)?;
         side.add(&plain, false);
         // Without CRCs, errors in a peer's final messages are no fault.
         if crc {
             let mut ended =
-                side.survey(Mischief { flip: Some(PROVOCATION), ..Mischief::default() }, tally)?;
+                side.record_frames(Damage { flip: Some(PROVOCATION), ..Damage::default() }, tally)?;
             ended[0].clear();
             ended[1].retain(|(frame, _)| plain[1].iter().all(|(other, _)| frame.opcode != other.opcode));
             ensure!(!ended[1].is_empty(), "a peer of a damaged connection said nothing of it");
@@ -87,14 +88,14 @@ impl Side {
     }
 
     /// The frames of a connection.
-    fn survey(&mut self, forth: Mischief, tally: &mut Tally) -> Result<Frames> {
-        self.proxy.set([forth, Mischief::default()]);
+    fn record_frames(&mut self, forth: Damage, tally: &mut Tally) -> Result<Frames> {
+        self.proxy.set_damage([forth, Damage::default()]);
         tally.tried += 1;
         let mut round = Round::begin(&self.a, &self.b, self.proxy.addr, tally.tried)?;
-        round.go_on(COUNT, Duration::from_secs(2))?;
+        round.run(COUNT, Duration::from_secs(2))?;
         round.ensure_established()?;
-        round.account(self.crc, tally)?;
-        let seen = self.proxy.seen();
+        round.finish(self.crc, tally)?;
+        let seen = self.proxy.frames_seen();
         self.proxy.close();
         Ok(seen)
     }
@@ -111,29 +112,29 @@ impl Side {
     /// One connection with one flipped bit, or with a second one in the frame that the first provoked.
     fn round(&mut self, rng: &mut Rng, tally: &mut Tally) -> Result<()> {
         let target = self.targets[self.rounds % self.targets.len()];
-        let aim = Aim { frame: target.frame, byte: target.byte, bit: rng.below(8) as u32 };
+        let aim = BitPosition { frame: target.frame, byte: target.byte, bit: rng.below(8) as u32 };
         self.rounds += 1;
-        let mut mischief = [Mischief::default(); 2];
-        mischief[usize::from(target.back)].flip = Some(aim);
+        let mut damage = [Damage::default(); 2];
+        damage[usize::from(target.back)].flip = Some(aim);
         if target.provoked {
-            mischief[0].flip = Some(PROVOCATION);
+            damage[0].flip = Some(PROVOCATION);
         }
-        self.proxy.set(mischief);
+        self.proxy.set_damage(damage);
         tally.tried += 1;
-        let (lost, doubled, hits) = (tally.lost, tally.doubled, self.proxy.hits());
+        let (lost, doubled, hits) = (tally.lost, tally.doubled, self.proxy.forwarded_flips());
         let mut round = Round::begin(&self.a, &self.b, self.proxy.addr, tally.tried)?;
-        round.go_on(COUNT, WAIT)?;
+        round.run(COUNT, WAIT)?;
         self.established += usize::from(round.is_established());
         // A side with an incomplete handshake waits for its whole timeout, so the proxy closes the connection. A
         // successful completion has no CRC: after a flipped bit there, the ends may have agreed on completing what TCP
         // has accepted.
-        let may_close = target.frame != Name::HANDSHAKE && (!self.crc || rng.below(2) == 0);
+        let may_close = target.frame != FrameName::HANDSHAKE && (!self.crc || rng.below(2) == 0);
         if may_close || !round.is_established() {
             self.proxy.close();
         }
-        round.account(self.crc, tally)?;
+        round.finish(self.crc, tally)?;
         self.proxy.close();
-        if self.proxy.hits() > hits + u64::from(target.provoked) {
+        if self.proxy.forwarded_flips() > hits + u64::from(target.provoked) {
             self.hit.insert(target);
         }
         if (tally.lost, tally.doubled) != (lost, doubled) {
@@ -146,7 +147,7 @@ impl Side {
     fn close(&self, long: bool, tally: &mut Tally) -> Result<()> {
         let firsts =
             |of: &mut dyn Iterator<Item = &Target>| of.filter(|target| target.frame.nth == 0).count();
-        let hits = self.proxy.hits();
+        let hits = self.proxy.forwarded_flips();
         tally.note(format!(
             "crc {}: {} connections, {} of them established, {hits} bits flipped; {} of {} bytes hit, of each kind's first \
              frame {} of {}",
@@ -166,8 +167,11 @@ impl Side {
 
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let began = Instant::now();
-    let mut sides = [Side::open(false, &mut budget.rng, tally)?, Side::open(true, &mut budget.rng, tally)?];
-    while budget.goes_on() {
+    let mut sides = [
+        ProxiedDevice::open(false, &mut budget.rng, tally)?,
+        ProxiedDevice::open(true, &mut budget.rng, tally)?,
+    ];
+    while budget.has_time_left() {
         // Three of four rounds use CRCs.
         let side = &mut sides[usize::from(budget.rng.below(4) > 0)];
         side.round(&mut budget.rng, tally)?;

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::ends::{Node, Round};
+use super::endpoints::{Node, Round};
 use crate::attack::{Attack, Budget, Tally};
-use crate::traces::Holdings;
+use crate::resources::ResourceCounts;
 use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "floods",
-    about: "thousands of iWARP clients that say nothing, half a request or garbage; an honest one is answered",
+    about: "thousands of iWARP clients that send nothing, half a request or garbage; an honest one is served",
     weight: 1,
     late_max: Duration::from_secs(1),
     run,
@@ -49,9 +49,9 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let (a, b) = (Node::open("iwarp@127.0.0.1")?, Node::open("iwarp@127.0.0.1")?);
     let listener = b.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let mut crowd: Vec<TcpStream> = Vec::new();
-    let before = Holdings::now();
+    let before = ResourceCounts::now();
     let mut came = 0_u64;
-    while budget.goes_on() {
+    while budget.has_time_left() {
         for _ in 0..WAVE {
             let place = budget.rng.below(OPEN as u64) as usize;
             let stream = intruder(listener.addr(), &mut budget.rng)?;
@@ -66,11 +66,11 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         let mut honest = Round::begin(&a, &b, listener.addr(), tally.tried)?;
         honest.go_on(8, Duration::from_secs(10))?;
         honest.ensure_established()?;
-        tally.noticed(began.elapsed());
+        tally.record_reaction(began.elapsed());
         honest.account(true, tally)?;
     }
     crowd.clear();
-    before.more_now(Duration::from_secs(10), tally);
+    before.report_growth(Duration::from_secs(10), tally);
     tally.note(format!("{came} intruders"));
     Ok(())
 }

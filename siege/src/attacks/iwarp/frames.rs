@@ -2,13 +2,13 @@
 
 /// A frame's name: its kind, and how many of that kind preceded it in this direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Name {
+pub(super) struct FrameName {
     /// RDMAP's opcode; the handshake has none.
     pub(super) opcode: Option<u8>,
     pub(super) nth: usize,
 }
 
-impl Name {
+impl FrameName {
     pub(super) const HANDSHAKE: Self = Self { opcode: None, nth: 0 };
 }
 
@@ -17,20 +17,20 @@ const OPCODES: usize = 16;
 
 /// Cuts a stream into its frames.
 #[derive(Default)]
-pub(super) struct Cutter {
+pub(super) struct FrameSplitter {
     held: Vec<u8>,
     greeted: bool,
     counts: [usize; OPCODES],
 }
 
-impl Cutter {
+impl FrameSplitter {
     /// Appends received bytes.
-    pub(super) fn take(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         self.held.extend(bytes);
     }
 
     /// The next frame, if it is complete.
-    pub(super) fn frame(&mut self) -> Option<(Name, Vec<u8>)> {
+    pub(super) fn next_frame(&mut self) -> Option<(FrameName, Vec<u8>)> {
         let word =
             |at: usize| Some(usize::from(u16::from_be_bytes([*self.held.get(at)?, *self.held.get(at + 1)?])));
         // RFC 5044 sections 7.1.1 and 4. The handshake: a key, two bytes, the length of the rest. An FPDU: a length,
@@ -41,16 +41,16 @@ impl Cutter {
         }
         let frame: Vec<u8> = self.held.drain(..len).collect();
         if !std::mem::replace(&mut self.greeted, true) {
-            return Some((Name::HANDSHAKE, frame));
+            return Some((FrameName::HANDSHAKE, frame));
         }
         let opcode = frame[3] & 0xf;
         let count = &mut self.counts[usize::from(opcode)];
         *count += 1;
-        Some((Name { opcode: Some(opcode), nth: *count - 1 }, frame))
+        Some((FrameName { opcode: Some(opcode), nth: *count - 1 }, frame))
     }
 
     /// The bytes of an incomplete frame.
-    pub(super) fn rest(self) -> Vec<u8> {
+    pub(super) fn into_rest(self) -> Vec<u8> {
         self.held
     }
 }

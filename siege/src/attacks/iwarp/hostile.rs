@@ -9,14 +9,14 @@ use anyhow::{Result, ensure};
 use iwarp::crc::Crc;
 use verbs::{CmEvent, ConnParam, SendOp, SendWr};
 
-use super::ends::{Node, Round};
+use super::endpoints::{Node, Round};
 use crate::attack::{Attack, Budget, Tally};
-use crate::traces::Holdings;
+use crate::resources::ResourceCounts;
 use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "hostile-iwarp",
-    about: "iWARP peers with valid CRCs that lie in one field of one segment, by table",
+    about: "iWARP peers with a false value in one field of one segment, and valid CRCs",
     weight: 1,
     late_max: Duration::from_millis(1000),
     run,
@@ -24,33 +24,33 @@ pub(crate) const ATTACK: Attack = Attack {
 
 /// A kind of segment: its DDP and RDMAP control bytes, and the fields after them, with their sizes in bytes and correct
 /// values.
-struct Kind {
+struct SegmentKind {
     ddp: u8,
     rdmap: u8,
-    fields: &'static [(usize, Right)],
+    fields: &'static [(usize, CorrectValue)],
 }
 
 /// The correct value of a field.
 #[derive(Clone, Copy)]
-enum Right {
+enum CorrectValue {
     Is(u64),
     /// The victim's STag, and the start address of its region.
     Tag,
     Begin,
 }
 
-use Right::{Begin, Is, Tag};
+use CorrectValue::{Begin, Is, Tag};
 
-const TAGGED: &[(usize, Right)] = &[(4, Tag), (8, Begin), (8, Is(7))];
-const fn untagged(ddp: u8, rdmap: u8, fields: &'static [(usize, Right)]) -> Kind {
-    Kind { ddp, rdmap, fields }
+const TAGGED: &[(usize, CorrectValue)] = &[(4, Tag), (8, Begin), (8, Is(7))];
+const fn untagged(ddp: u8, rdmap: u8, fields: &'static [(usize, CorrectValue)]) -> SegmentKind {
+    SegmentKind { ddp, rdmap, fields }
 }
 
 /// RDMAP's word, queue number, message number, offset; then the payload.
-const KINDS: &[Kind] = &[
-    Kind { ddp: 0xc1, rdmap: 0x40, fields: TAGGED },
-    Kind { ddp: 0x81, rdmap: 0x40, fields: TAGGED },
-    Kind { ddp: 0xc1, rdmap: 0x42, fields: TAGGED },
+const KINDS: &[SegmentKind] = &[
+    SegmentKind { ddp: 0xc1, rdmap: 0x40, fields: TAGGED },
+    SegmentKind { ddp: 0x81, rdmap: 0x40, fields: TAGGED },
+    SegmentKind { ddp: 0xc1, rdmap: 0x42, fields: TAGGED },
     untagged(0x41, 0x43, &[(4, Is(0)), (4, Is(0)), (4, Is(2)), (4, Is(0)), (8, Is(1))]),
     untagged(0x01, 0x43, &[(4, Is(0)), (4, Is(0)), (4, Is(2)), (4, Is(0)), (8, Is(1))]),
     untagged(0x41, 0x44, &[(4, Tag), (4, Is(0)), (4, Is(2)), (4, Is(0)), (8, Is(1))]),
@@ -97,7 +97,7 @@ const KINDS: &[Kind] = &[
 ];
 
 /// A false value, derived from the correct one.
-fn lie(right: u64, size: usize, rng: &mut Rng) -> u64 {
+fn false_value(right: u64, size: usize, rng: &mut Rng) -> u64 {
     let all = u64::MAX >> (64 - 8 * size as u32);
     let value = match rng.below(9) {
         0 => 0,
@@ -115,9 +115,9 @@ fn lie(right: u64, size: usize, rng: &mut Rng) -> u64 {
 
 /// An FPDU of a kind with a false value in field `wrong`: 0 is its length, 1 and 2 are the control bytes. With 99, all
 /// are correct.
-fn fpdu(kind: &Kind, wrong: usize, node: &Node, rng: &mut Rng) -> Vec<u8> {
+fn fpdu(kind: &SegmentKind, wrong: usize, node: &Node, rng: &mut Rng) -> Vec<u8> {
     let mut put = |number: usize, size: usize, right: u64, out: &mut Vec<u8>| {
-        let value = if number == wrong { lie(right, size, rng) } else { right };
+        let value = if number == wrong { false_value(right, size, rng) } else { right };
         out.extend(&value.to_be_bytes()[8 - size..]);
     };
     let mut segment = Vec::new();
@@ -153,7 +153,7 @@ fn first_send(node: &Node, rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Reads until the stream ends or has been silent for a quarter of a second.
-fn hear_out(stream: &mut TcpStream) -> Result<()> {
+fn read_to_close(stream: &mut TcpStream) -> Result<()> {
     stream.set_read_timeout(Some(Duration::from_millis(20)))?;
     let mut bytes = [0; 4096];
     loop {
@@ -166,7 +166,7 @@ fn hear_out(stream: &mut TcpStream) -> Result<()> {
 }
 
 /// One hostile peer from its request to its end.
-fn visit(b: &Node, addr: SocketAddr, rng: &mut Rng, tally: &mut Tally) -> Result<()> {
+fn attack_once(b: &Node, addr: SocketAddr, rng: &mut Rng, tally: &mut Tally) -> Result<()> {
     let mut stream = TcpStream::connect(addr)?;
     stream.set_nodelay(true)?;
     stream.write_all(&request())?;
@@ -174,7 +174,7 @@ fn visit(b: &Node, addr: SocketAddr, rng: &mut Rng, tally: &mut Tally) -> Result
     let CmEvent::ConnectRequest(request) = b.cm.get_event(wait(2000))? else {
         anyhow::bail!("an event of another connection")
     };
-    let end = b.end(true)?;
+    let end = b.queue_pair(true)?;
     b.cm.accept(request, &end.qp, &ConnParam::default())?;
     let mut reply = [0; 24];
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
@@ -189,13 +189,13 @@ fn visit(b: &Node, addr: SocketAddr, rng: &mut Rng, tally: &mut Tally) -> Result
     let words = fpdu(kind, wrong, b, rng);
     // The victim may have closed the connection.
     let _ = stream.write_all(&words);
-    hear_out(&mut stream)?;
+    read_to_close(&mut stream)?;
     drop(stream);
     let began = std::time::Instant::now();
     let CmEvent::Disconnected { .. } = b.cm.get_event(wait(5000))? else { anyhow::bail!("no end") };
     let wc = end.send_cq.wait(wait(5000))?;
-    tally.noticed(began.elapsed());
-    let outside = b.outside()?;
+    tally.record_reaction(began.elapsed());
+    let outside = b.count_changed_canaries()?;
     tally.outside += outside;
     tally.survived += u64::from(outside == 0);
     if outside > 0 {
@@ -208,8 +208,8 @@ fn visit(b: &Node, addr: SocketAddr, rng: &mut Rng, tally: &mut Tally) -> Result
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let (a, b) = (Node::open("iwarp@127.0.0.1(crc=on)")?, Node::open("iwarp@127.0.0.1(crc=on)")?);
     let listener = b.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-    let before = Holdings::now();
-    while budget.goes_on() {
+    let before = ResourceCounts::now();
+    while budget.has_time_left() {
         tally.tried += 1;
         if tally.tried.is_multiple_of(50) {
             let mut honest = Round::begin(&a, &b, listener.addr(), tally.tried)?;
@@ -217,9 +217,9 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
             honest.ensure_established()?;
             honest.account(true, tally)?;
         } else {
-            visit(&b, listener.addr(), &mut budget.rng, tally)?;
+            attack_once(&b, listener.addr(), &mut budget.rng, tally)?;
         }
     }
-    before.more_now(Duration::from_secs(5), tally);
+    before.report_growth(Duration::from_secs(5), tally);
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `ends` | two endpoints in this process, a batch of requests, and the comparison of what completed with what arrived |
+//! | `endpoints` | two endpoints in this process, a batch of requests, and the comparison of what completed with what arrived |
 //! | `proxy` | forwards TCP connections; flips a bit, cuts, dribbles, resets |
 //! | `frames` | splits a stream into frames |
 //! | `flips` | flips one bit, at every place of a handshake and a batch |
@@ -11,7 +11,7 @@
 //! | `floods` | silence and garbage instead of clients |
 
 pub(super) mod cuts;
-mod ends;
+mod endpoints;
 pub(super) mod flips;
 pub(super) mod floods;
 mod frames;

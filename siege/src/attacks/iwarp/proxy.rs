@@ -9,22 +9,22 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::frames::{Cutter, Name};
+use super::frames::{FrameName, FrameSplitter};
 use host::Rng;
 
 /// A bit of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Aim {
-    pub(super) frame: Name,
+pub(super) struct BitPosition {
+    pub(super) frame: FrameName,
     pub(super) byte: usize,
     pub(super) bit: u32,
 }
 
 /// The damage to the bytes of one direction.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mischief {
+pub(super) struct Damage {
     /// Flips this bit of the stream.
-    pub(super) flip: Option<Aim>,
+    pub(super) flip: Option<BitPosition>,
     /// Ends both directions before this byte: by a reset if true, otherwise by a close.
     pub(super) end_at: Option<(u64, bool)>,
     /// Maximal bytes of a piece; each is written separately. 0: as received.
@@ -44,9 +44,9 @@ struct Shared {
     /// Proxies the listener whose address ends the answers that pass here: for further lanes of rails.
     further: Option<(SocketAddr, Arc<Self>)>,
     /// The damage to the next connections, in both directions.
-    mischief: Mutex<[Mischief; 2]>,
+    damage: Mutex<[Damage; 2]>,
     open: Mutex<Vec<TcpStream>>,
-    over: AtomicBool,
+    is_closed: AtomicBool,
     seed: Mutex<Rng>,
     /// Flipped bits that were forwarded.
     hits: AtomicU64,
@@ -55,18 +55,18 @@ struct Shared {
 }
 
 /// The frames of a connection with their lengths, in both directions.
-pub(super) type Frames = [Vec<(Name, usize)>; 2];
+pub(super) type Frames = [Vec<(FrameName, usize)>; 2];
 type Seen = Arc<Mutex<Frames>>;
 
 impl Proxy {
     /// Listens on a free port of this address.
     pub(super) fn start(side: Ipv4Addr, target: SocketAddr, seed: u64) -> Result<Self> {
-        Self::before(side, target, seed, None)
+        Self::chained(side, target, seed, None)
     }
 
     /// Starts a proxy like this one; `further` proxies the listeners that are named in answers here: those of further
     /// lanes of rails.
-    pub(super) fn before(
+    pub(super) fn chained(
         side: Ipv4Addr,
         target: SocketAddr,
         seed: u64,
@@ -77,9 +77,9 @@ impl Proxy {
         let shared = Arc::new(Shared {
             target: Mutex::new(target),
             further: further.map(|proxy| (proxy.addr, proxy.shared.clone())),
-            mischief: Mutex::default(),
+            damage: Mutex::default(),
             open: Mutex::default(),
-            over: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             seed: Mutex::new(Rng::new(seed)),
             hits: AtomicU64::new(0),
             seen: Mutex::default(),
@@ -87,7 +87,7 @@ impl Proxy {
         let passer = shared.clone();
         std::thread::spawn(move || {
             for near in listener.incoming() {
-                if passer.over.load(Ordering::Relaxed) {
+                if passer.is_closed.load(Ordering::Relaxed) {
                     return;
                 }
                 // If one end aborts the connection, the other end must notice.
@@ -98,17 +98,17 @@ impl Proxy {
     }
 
     /// Sets the damage to connections from now on.
-    pub(super) fn set(&self, mischief: [Mischief; 2]) {
-        *lock(&self.shared.mischief) = mischief;
+    pub(super) fn set_damage(&self, damage: [Damage; 2]) {
+        *lock(&self.shared.damage) = damage;
     }
 
     /// The number of flipped bits that were forwarded.
-    pub(super) fn hits(&self) -> u64 {
+    pub(super) fn forwarded_flips(&self) -> u64 {
         self.shared.hits.load(Ordering::Relaxed)
     }
 
     /// The frames of the latest connection until now.
-    pub(super) fn seen(&self) -> Frames {
+    pub(super) fn frames_seen(&self) -> Frames {
         let latest = lock(&self.shared.seen).clone();
         lock(&latest).clone()
     }
@@ -124,7 +124,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::Relaxed);
+        self.shared.is_closed.store(true, Ordering::Relaxed);
         // Wakes the listener.
         let _ = TcpStream::connect(self.addr);
         self.close();
@@ -137,7 +137,7 @@ fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 fn pass(shared: &Arc<Shared>, near: TcpStream) -> Result<()> {
     let far = TcpStream::connect(*lock(&shared.target))?;
-    let mischief = *lock(&shared.mischief);
+    let damage = *lock(&shared.damage);
     let seen = Seen::default();
     *lock(&shared.seen) = seen.clone();
     for end in [&near, &far] {
@@ -152,7 +152,7 @@ fn pass(shared: &Arc<Shared>, near: TcpStream) -> Result<()> {
             seen: seen.clone(),
             way,
             to,
-            mischief: mischief[way],
+            damage: damage[way],
             rng,
             passed: 0,
         };
@@ -168,7 +168,7 @@ struct Relay {
     /// 0 is from the client to the listener.
     way: usize,
     to: TcpStream,
-    mischief: Mischief,
+    damage: Damage,
     rng: Rng,
     passed: u64,
 }
@@ -176,20 +176,20 @@ struct Relay {
 impl Relay {
     /// Forwards bytes until one end closes, then closes the other one.
     fn run(mut self, mut from: TcpStream) {
-        let (mut bytes, mut cutter) = (vec![0; 64 << 10], Cutter::default());
+        let (mut bytes, mut cutter) = (vec![0; 64 << 10], FrameSplitter::default());
         let mut goes_on = true;
         while goes_on {
             match from.read(&mut bytes) {
                 Ok(0) => break,
-                Ok(n) => cutter.take(&bytes[..n]),
+                Ok(n) => cutter.push(&bytes[..n]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => break,
             }
             let (mut now, mut flips) = (Vec::new(), 0);
-            while let Some((name, mut frame)) = cutter.frame() {
+            while let Some((name, mut frame)) = cutter.next_frame() {
                 lock(&self.seen)[self.way].push((name, frame.len()));
                 flips += u64::from(self.flips(name, &mut frame));
-                if name == Name::HANDSHAKE && self.way == 1 {
+                if name == FrameName::HANDSHAKE && self.way == 1 {
                     self.redirect(&mut frame);
                 }
                 now.append(&mut frame);
@@ -198,15 +198,15 @@ impl Relay {
             self.shared.hits.fetch_add(if goes_on { flips } else { 0 }, Ordering::Relaxed);
         }
         if goes_on {
-            self.pass(&cutter.rest(), &from);
+            self.pass(&cutter.into_rest(), &from);
         }
         let _ = from.shutdown(Shutdown::Both);
         let _ = self.to.shutdown(Shutdown::Both);
     }
 
     /// Flips the bit if it is in this frame; whether it did.
-    fn flips(&self, name: Name, frame: &mut [u8]) -> bool {
-        let aim = self.mischief.flip.filter(|aim| aim.frame == name);
+    fn flips(&self, name: FrameName, frame: &mut [u8]) -> bool {
+        let aim = self.damage.flip.filter(|aim| aim.frame == name);
         let Some((aim, byte)) = aim.and_then(|aim| Some((aim, frame.get_mut(aim.byte)?))) else {
             return false;
         };
@@ -230,14 +230,14 @@ impl Relay {
     /// Forwards bytes up to the point where the stream is ended; whether it continues.
     fn pass(&mut self, bytes: &[u8], from: &TcpStream) -> bool {
         let (mut now, mut ends) = (bytes, None);
-        if let Some((at, reset)) = self.mischief.end_at
+        if let Some((at, reset)) = self.damage.end_at
             && self.passed + now.len() as u64 >= at
         {
             now = &now[..at.saturating_sub(self.passed) as usize];
             ends = Some(reset);
         }
         self.passed += now.len() as u64;
-        if say(&mut self.to, now, self.mischief, &mut self.rng).is_err() {
+        if write_pieces(&mut self.to, now, self.damage, &mut self.rng).is_err() {
             return false;
         }
         if ends == Some(true) {
@@ -250,16 +250,16 @@ impl Relay {
     }
 }
 
-fn say(to: &mut TcpStream, bytes: &[u8], mischief: Mischief, rng: &mut Rng) -> std::io::Result<()> {
+fn write_pieces(to: &mut TcpStream, bytes: &[u8], damage: Damage, rng: &mut Rng) -> std::io::Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {
-        let n = match mischief.pieces {
+        let n = match damage.pieces {
             0 => rest.len(),
             most => rest.len().min(1 + rng.below(most as u64) as usize),
         };
         to.write_all(&rest[..n])?;
         rest = &rest[n..];
-        if mischief.dribbles && rng.below(8) == 0 {
+        if damage.dribbles && rng.below(8) == 0 {
             sleep(Duration::from_micros(rng.below(300)));
         }
     }

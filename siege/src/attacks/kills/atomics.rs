@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use verbs::{AtomicCap, CmEvent, SendOp, SendWr};
 
-use super::nursery::Victim;
-use super::state::State;
+use super::activity::Activity;
+use super::child_pool::Victim;
 use crate::attack::Tally;
 use crate::end::{End, Link, PEERS, RESULT, deadline, within};
 use host::Rng;
@@ -41,7 +41,7 @@ struct Neighbour<'a> {
 
 impl Neighbour<'_> {
     /// Executes one atomic, within a second.
-    fn go_on(&mut self, tally: &mut Tally) -> Result<()> {
+    fn run_atomic(&mut self, tally: &mut Tally) -> Result<()> {
         let room = [self.end.mr.sge(RESULT, 8)];
         self.link.qp.post_send(&SendWr::new(self.count, op(self.end, &self.link), &room))?;
         let wc = self.end.send_cq.wait(within(PATIENCE)).inspect_err(|_| tally.hung += 1);
@@ -72,7 +72,7 @@ pub(super) fn round(
         Ok((link?, held?))
     })?;
     let mut neighbour = Neighbour { end: neighbour, link, count: 0, seen: 0 };
-    child.tell(format!("{:?} {port} 0", State::Atomics))?;
+    child.send(format!("{:?} {port} 0", Activity::Atomics))?;
     // The queue pair has its own CM channel: the end of a connection that this side destroys is reported late or never.
     let (request, cm, victims) = (end.request()?, end.device.create_cm()?, end.qp(None)?);
     cm.accept(request, &victims, &end.param())?;
@@ -91,14 +91,14 @@ pub(super) fn round(
         let destroy_at = began + Duration::from_micros(destroy_after);
         let mut gone_on = Ok(());
         while gone_on.is_ok() && Instant::now() < destroy_at {
-            gone_on = neighbour.go_on(tally);
+            gone_on = neighbour.run_atomic(tally);
         }
         drop(victims);
         let gone = killer.join();
         let Ok(gone) = gone else { bail!("the killing thread panicked") };
         gone_on.and(gone)
     })?;
-    (0..AFTERWARDS).try_for_each(|_| neighbour.go_on(tally))?;
+    (0..AFTERWARDS).try_for_each(|_| neighbour.run_atomic(tally))?;
     let late = gone.elapsed();
     neighbour.end.cm.disconnect(&neighbour.link.qp)?;
     for (side, own) in [(neighbour.end, &neighbour.link), (end, &held)] {

@@ -6,16 +6,16 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `state` | what a child does when it is killed |
-//! | `nursery` | children that are started in advance |
+//! | `activity` | what a child does when it is killed |
+//! | `child_pool` | children that are started in advance |
 //! | `victims` | the children's side |
 //! | `rounds` | the survivor's side, and its checks |
 //! | `atomics` | children that are killed inside an atomic |
 
+mod activity;
 mod atomics;
-mod nursery;
+mod child_pool;
 mod rounds;
-mod state;
 mod victims;
 
 use std::time::Duration;
@@ -24,19 +24,19 @@ use anyhow::Result;
 
 use crate::attack::{Attack, Budget, Tally};
 use crate::end::{DEVICES, End};
-use crate::traces::Holdings;
+use crate::resources::ResourceCounts;
 
-use nursery::{Front, Nursery};
-use state::STATES;
+use activity::ACTIVITIES;
+use child_pool::{AttackedDevice, ChildPool};
 
-pub(crate) use nursery::ROLE;
-pub(crate) use state::State;
-pub(crate) use victims::be_killed;
+pub(crate) use activity::Activity;
+pub(crate) use child_pool::ROLE;
+pub(crate) use victims::victim;
 
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "kills",
-    about: "peers killed at random instants in every state, on all devices",
+    about: "kill peers at random times in every state, on all devices",
     weight: 4,
     late_max: Duration::from_millis(100),
     run,
@@ -46,47 +46,47 @@ pub(crate) const ATTACK: Attack = Attack {
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     // A process keeps what it opens only once, with its first device.
     drop(End::open(DEVICES[0])?);
-    let bare = Holdings::now();
+    let bare = ResourceCounts::now();
     let mut fronts = Vec::new();
     for &device in DEVICES {
-        let front = Front {
+        let front = AttackedDevice {
             end: End::open(device)?,
             neighbour: End::open(device)?,
-            nursery: Nursery::new(device)?,
+            child_pool: ChildPool::new(device)?,
             rounds: 0,
             late: Duration::ZERO,
         };
         fronts.push(front);
     }
     let (mut level, mut at) = (None, 0);
-    while budget.goes_on() {
+    while budget.has_time_left() {
         let front_at = at % fronts.len();
         let front = &mut fronts[front_at];
-        let state = STATES[at / DEVICES.len() % STATES.len()];
+        let state = ACTIVITIES[at / DEVICES.len() % ACTIVITIES.len()];
         let seed = budget.rng.next_u64();
         tally.tried += 1;
         front.rounds += 1;
         match rounds::round(front, state, seed, tally) {
             Ok(late) => {
                 tally.survived += 1;
-                tally.noticed(late);
+                tally.record_reaction(late);
                 front.late = front.late.max(late);
             }
-            Err(why) => tally.note(format!("{state:?} on {}, seed {seed}: {why:#}", front.nursery.device)),
+            Err(why) => tally.note(format!("{state:?} on {}, seed {seed}: {why:#}", front.child_pool.device)),
         }
         at += 1;
-        if at == DEVICES.len() * STATES.len() {
+        if at == DEVICES.len() * ACTIVITIES.len() {
             // By now every one-time allocation has been made.
-            level = Some(Holdings::now());
+            level = Some(ResourceCounts::now());
         }
     }
     if let Some(level) = level {
-        level.more_now(Duration::from_secs(5), tally);
+        level.report_growth(Duration::from_secs(5), tally);
     }
     for front in fronts {
-        let (name, late) = (front.nursery.device, front.late.as_secs_f64() * 1e3);
+        let (name, late) = (front.child_pool.device, front.late.as_secs_f64() * 1e3);
         tally.note(format!("{name}: {} killed, noticed within {late:.1} ms", front.rounds));
     }
-    bare.more_now(Duration::from_secs(5), tally);
+    bare.report_growth(Duration::from_secs(5), tally);
     Ok(())
 }

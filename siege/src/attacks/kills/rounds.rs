@@ -6,45 +6,50 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use verbs::{CmEvent, Qp, RecvWr, SendOp, SendWr, Srq, Wc, WcStatus};
 
+use super::activity::Activity;
 use super::atomics;
-use super::nursery::{Front, Victim};
-use super::state::State;
+use super::child_pool::{AttackedDevice, Victim};
 use crate::attack::Tally;
 use crate::child::Child;
 use crate::end::{DEPTH, End, ROUND_MAX, SENDS, SLOT, at, deadline};
-use crate::storm::Storm;
+use crate::stress_traffic::StressTraffic;
 use host::Rng;
 
 /// The child is killed at a random time up to this one, in microseconds.
 const LIFE: u64 = 5000;
 
 /// Kills one child; returns how long it took the survivor to know everything.
-pub(super) fn round(front: &mut Front, state: State, seed: u64, tally: &mut Tally) -> Result<Duration> {
+pub(super) fn round(
+    front: &mut AttackedDevice,
+    state: Activity,
+    seed: u64,
+    tally: &mut Tally,
+) -> Result<Duration> {
     let mut rng = Rng::new(seed);
-    let victim = front.nursery.take()?;
+    let victim = front.child_pool.take_ready()?;
     let end = &front.end;
     let late = match state {
-        State::Listening => listening(end, victim),
-        State::Connecting => connecting(end, victim, &mut rng, tally),
-        State::Accepting => accepting(end, victim, &mut rng),
-        State::Atomics => atomics::round(end, &front.neighbour, victim, &mut rng, tally),
-        State::Idle | State::Sleeping => resting(end, victim, state, &mut rng, tally),
-        State::Registering | State::Both | State::Initiator | State::Target => {
-            storming(end, victim, state, &mut rng, tally)
+        Activity::Listening => listening(end, victim),
+        Activity::Connecting => connecting(end, victim, &mut rng, tally),
+        Activity::Accepting => accepting(end, victim, &mut rng),
+        Activity::Atomics => atomics::round(end, &front.neighbour, victim, &mut rng, tally),
+        Activity::Idle | Activity::Sleeping => without_traffic(end, victim, state, &mut rng, tally),
+        Activity::Registering | Activity::Both | Activity::Initiator | Activity::Target => {
+            with_traffic(end, victim, state, &mut rng, tally)
         }
     };
-    tally.outside += end.outside()?;
+    tally.outside += end.count_changed_canaries()?;
     let late = late.or_else(|why| {
         // Leftovers of a failed round would spoil the next one.
         front.end = End::on(&front.end.device)?;
         Err(why)
     })?;
-    nothing_is_left(&front.end)?;
+    check_nothing_left(&front.end)?;
     Ok(late)
 }
 
 /// Checks that neither a completion nor an event is left after a round.
-fn nothing_is_left(end: &End) -> Result<()> {
+fn check_nothing_left(end: &End) -> Result<()> {
     let mut wcs = [Wc::default(); 4];
     for cq in [&end.send_cq, &end.recv_cq] {
         let some = cq.poll(&mut wcs)?;
@@ -55,15 +60,15 @@ fn nothing_is_left(end: &End) -> Result<()> {
     Ok(())
 }
 
-/// Kills the child after a while, in parallel with `ride`; returns how long after the child's death `ride` noticed it.
-fn beside(mut child: Child, rng: &mut Rng, ride: impl FnOnce() -> Result<Instant>) -> Result<Duration> {
+/// Kills the child after a while, in parallel with `work`; returns how long after the child's death `work` noticed it.
+fn kill_during(mut child: Child, rng: &mut Rng, work: impl FnOnce() -> Result<Instant>) -> Result<Duration> {
     let life = Duration::from_micros(rng.below(LIFE));
     let (gone, noticed) = std::thread::scope(|scope| {
         let killer = scope.spawn(move || {
             std::thread::sleep(life);
             child.kill()
         });
-        let noticed = ride();
+        let noticed = work();
         (killer.join(), noticed)
     });
     let Ok(gone) = gone else { bail!("the killing thread panicked") };
@@ -71,35 +76,47 @@ fn beside(mut child: Child, rng: &mut Rng, ride: impl FnOnce() -> Result<Instant
 }
 
 /// Traffic of one or both sides.
-fn storming(end: &End, victim: Victim, state: State, rng: &mut Rng, tally: &mut Tally) -> Result<Duration> {
+fn with_traffic(
+    end: &End,
+    victim: Victim,
+    state: Activity,
+    rng: &mut Rng,
+    tally: &mut Tally,
+) -> Result<Duration> {
     let Victim { mut child, ledger } = victim;
     let listener = end.listen()?;
-    child.tell(format!("{state:?} {} {}", listener.addr().port(), rng.next_u64()))?;
+    child.send(format!("{state:?} {} {}", listener.addr().port(), rng.next_u64()))?;
     let link = end.accept()?;
-    let mut storm = Storm::new(end, &link, Rng::new(rng.next_u64()))?;
-    let posts = matches!(state, State::Both | State::Target);
-    let late = beside(child, rng, || storm.ride(end, &link, posts, tally))?;
+    let mut traffic = StressTraffic::new(end, &link, Rng::new(rng.next_u64()))?;
+    let posts = matches!(state, Activity::Both | Activity::Target);
+    let late = kill_during(child, rng, || traffic.run_until_disconnected(end, &link, posts, tally))?;
     let acknowledged = ledger.acknowledged()?;
     // Messages reported successful to the killed side must have arrived at the survivor.
-    tally.lost += acknowledged.saturating_sub(storm.messages);
-    ensure!(acknowledged <= storm.messages, "{acknowledged} acknowledged, {} came", storm.messages);
+    tally.lost += acknowledged.saturating_sub(traffic.messages);
+    ensure!(acknowledged <= traffic.messages, "{acknowledged} acknowledged, {} came", traffic.messages);
     Ok(late)
 }
 
 /// A connection without traffic, whose survivor sleeps.
-fn resting(end: &End, victim: Victim, state: State, rng: &mut Rng, tally: &mut Tally) -> Result<Duration> {
+fn without_traffic(
+    end: &End,
+    victim: Victim,
+    state: Activity,
+    rng: &mut Rng,
+    tally: &mut Tally,
+) -> Result<Duration> {
     let mut child = victim.child;
     let listener = end.listen()?;
-    child.tell(format!("{state:?} {} 0", listener.addr().port()))?;
+    child.send(format!("{state:?} {} 0", listener.addr().port()))?;
     let link = end.accept()?;
-    let mut storm = Storm::new(end, &link, Rng::new(0))?;
-    let late = beside(child, rng, || {
+    let mut traffic = StressTraffic::new(end, &link, Rng::new(0))?;
+    let late = kill_during(child, rng, || {
         match end.event()? {
             CmEvent::Disconnected { qp_num } if qp_num == link.qp.num() => {}
             other => bail!("an end was expected: {other:?}"),
         }
-        while !storm.is_settled() {
-            if !storm.poll(end, &link, tally)? {
+        while !traffic.is_settled() {
+            if !traffic.poll(end, &link, tally)? {
                 // Outstanding requests are flushed, possibly late.
                 std::thread::yield_now();
             }
@@ -112,7 +129,7 @@ fn resting(end: &End, victim: Victim, state: State, rng: &mut Rng, tally: &mut T
 /// The child listens and dies; connecting to it must fail, and its port must be free.
 fn listening(end: &End, victim: Victim) -> Result<Duration> {
     let mut child = victim.child;
-    let port: u16 = child.ask(format!("{:?} 0 0", State::Listening))?.parse()?;
+    let port: u16 = child.request(format!("{:?} 0 0", Activity::Listening))?.parse()?;
     let gone = child.kill()?;
     match end.connect(port) {
         Ok(_) => bail!("a dead listener accepted"),
@@ -126,7 +143,7 @@ fn listening(end: &End, victim: Victim) -> Result<Duration> {
 }
 
 /// The survivor's side of a connection that the child established.
-struct Guest {
+struct AcceptedConnection {
     qp: Qp,
     established: bool,
     messages: u64,
@@ -136,47 +153,52 @@ struct Guest {
 fn connecting(end: &End, victim: Victim, rng: &mut Rng, tally: &mut Tally) -> Result<Duration> {
     let Victim { mut child, ledger } = victim;
     let (listener, srq) = (end.listen()?, end.srq()?);
-    let mut hall = Hall { end, srq, guests: BTreeMap::new(), messages: 0, flushed: BTreeSet::new() };
-    (0..DEPTH).try_for_each(|i| hall.post(i))?;
-    child.tell(format!("{:?} {} {}", State::Connecting, listener.addr().port(), rng.next_u64()))?;
+    let mut connections =
+        ShortConnections { end, srq, guests: BTreeMap::new(), messages: 0, flushed: BTreeSet::new() };
+    (0..DEPTH).try_for_each(|i| connections.post(i))?;
+    child.send(format!("{:?} {} {}", Activity::Connecting, listener.addr().port(), rng.next_u64()))?;
     let kill_at = Instant::now() + Duration::from_micros(1000 + rng.below(3 * LIFE));
     let mut gone: Option<Instant> = None;
     loop {
-        let mut any = hall.receive()?;
+        let mut any = connections.receive()?;
         while let Some(event) = end.cm.poll_event() {
             any = true;
-            hall.settle(event)?;
+            connections.handle_event(event)?;
         }
         if gone.is_none() && Instant::now() >= kill_at {
             gone = Some(child.kill()?);
             continue;
         }
         let Some(gone) = gone else { continue };
-        if hall.guests.is_empty() && !any {
+        if connections.guests.is_empty() && !any {
             let late = gone.elapsed();
             let acknowledged = ledger.acknowledged()?;
-            tally.lost += acknowledged.saturating_sub(hall.messages);
-            ensure!(acknowledged <= hall.messages, "{acknowledged} acknowledged, {} came", hall.messages);
+            tally.lost += acknowledged.saturating_sub(connections.messages);
+            ensure!(
+                acknowledged <= connections.messages,
+                "{acknowledged} acknowledged, {} came",
+                connections.messages
+            );
             return Ok(late);
         }
         if gone.elapsed() > ROUND_MAX {
             tally.hung += 1;
-            bail!("{} connections have no end", hall.guests.len());
+            bail!("{} connections have no end", connections.guests.len());
         }
     }
 }
 
 /// The survivor's side of short-lived connections.
-struct Hall<'a> {
+struct ShortConnections<'a> {
     end: &'a End,
     srq: Srq,
-    guests: BTreeMap<u32, Guest>,
+    guests: BTreeMap<u32, AcceptedConnection>,
     messages: u64,
     /// Queue pairs with a claimed receive that was flushed.
     flushed: BTreeSet<u32>,
 }
 
-impl Hall<'_> {
+impl ShortConnections<'_> {
     fn post(&self, wr_id: u64) -> Result<()> {
         Ok(self.srq.post_recv(&RecvWr::new(wr_id, &[self.end.mr.sge(wr_id * SLOT, SLOT as u32)]))?)
     }
@@ -209,13 +231,13 @@ impl Hall<'_> {
         }
     }
 
-    fn settle(&mut self, event: CmEvent) -> Result<()> {
+    fn handle_event(&mut self, event: CmEvent) -> Result<()> {
         match event {
             CmEvent::ConnectRequest(request) => {
                 let qp = self.end.qp(Some(&self.srq))?;
                 // The client may have died before it is accepted.
                 if self.end.cm.accept(request, &qp, &self.end.param()).is_ok() {
-                    self.guests.insert(qp.num(), Guest { qp, established: false, messages: 0 });
+                    self.guests.insert(qp.num(), AcceptedConnection { qp, established: false, messages: 0 });
                 }
             }
             CmEvent::Established { qp_num, .. } => match self.guests.get_mut(&qp_num) {
@@ -251,8 +273,8 @@ impl Hall<'_> {
 /// The child accepts and ends connections; the survivor connects until that fails.
 fn accepting(end: &End, victim: Victim, rng: &mut Rng) -> Result<Duration> {
     let mut child = victim.child;
-    let port: u16 = child.ask(format!("{:?} 0 {}", State::Accepting, rng.next_u64()))?.parse()?;
-    beside(child, rng, || {
+    let port: u16 = child.request(format!("{:?} 0 {}", Activity::Accepting, rng.next_u64()))?.parse()?;
+    kill_during(child, rng, || {
         loop {
             let qp = end.qp(None)?;
             end.cm.connect(&qp, at(port), &end.param())?;

@@ -6,42 +6,43 @@ use std::os::unix::fs::FileExt;
 use anyhow::{Context, Result, bail, ensure};
 use verbs::{Access, Buf, CmEvent, RecvWr, SendOp, SendWr, Wc};
 
+use super::activity::Activity;
 use super::atomics;
-use super::state::State;
 use crate::attack::Tally;
-use crate::child::{hear, say};
+use crate::child::{receive_from_parent, send_to_parent};
 use crate::end::{DEPTH, End, Link, PEERS, RESULT, SENDS, deadline};
-use crate::storm::Storm;
+use crate::stress_traffic::StressTraffic;
 use host::Rng;
 
 /// The role: opens its device and enters the requested state.
-pub(crate) fn be_killed() -> Result<()> {
-    let Some(line) = hear()? else { return Ok(()) };
+pub(crate) fn victim() -> Result<()> {
+    let Some(line) = receive_from_parent()? else { return Ok(()) };
     let (device, ledger) = line.split_once(' ').context("a device and a ledger")?;
     let (end, ledger) = (End::open(device)?, File::options().write(true).open(ledger)?);
-    say("ready")?;
-    let Some(line) = hear()? else { return Ok(()) };
+    send_to_parent("ready")?;
+    let Some(line) = receive_from_parent()? else { return Ok(()) };
     let words: Vec<&str> = line.split(' ').collect();
-    let (state, port, seed): (_, u16, u64) = (State::of(words[0])?, words[1].parse()?, words[2].parse()?);
+    let (state, port, seed): (_, u16, u64) =
+        (Activity::from_name(words[0])?, words[1].parse()?, words[2].parse()?);
     match state {
-        State::Listening => {
+        Activity::Listening => {
             let listener = end.listen()?;
-            say(listener.addr().port())?;
-            hear().map(drop)
+            send_to_parent(listener.addr().port())?;
+            receive_from_parent().map(drop)
         }
-        State::Connecting => connect(&end, port, &mut Rng::new(seed), &ledger),
-        State::Accepting => accept(&end, &mut Rng::new(seed)),
-        State::Registering => register(&end, &end.connect(port)?),
-        State::Both | State::Initiator | State::Target => {
+        Activity::Connecting => connect(&end, port, &mut Rng::new(seed), &ledger),
+        Activity::Accepting => accept(&end, &mut Rng::new(seed)),
+        Activity::Registering => register(&end, &end.connect(port)?),
+        Activity::Both | Activity::Initiator | Activity::Target => {
             let link = end.connect(port)?;
-            storm(&end, &link, state != State::Target, Rng::new(seed), &ledger)
+            run_traffic(&end, &link, state != Activity::Target, Rng::new(seed), &ledger)
         }
-        State::Atomics => meddle(&end, &end.connect(port)?),
-        State::Idle => {
+        Activity::Atomics => run_atomics(&end, &end.connect(port)?),
+        Activity::Idle => {
             let _link = end.connect(port)?;
-            hear().map(drop)
+            receive_from_parent().map(drop)
         }
-        State::Sleeping => {
+        Activity::Sleeping => {
             let link = end.connect(port)?;
             link.qp.post_recv(&RecvWr::new(0, &[end.mr.sge(0, 8)]))?;
             bail!("nothing was to come: {:?}", end.recv_cq.wait(deadline()))
@@ -50,18 +51,18 @@ pub(crate) fn be_killed() -> Result<()> {
 }
 
 /// Sends and receives without pause, and records its progress in the ledger.
-fn storm(end: &End, link: &Link, posts: bool, rng: Rng, ledger: &File) -> Result<()> {
-    let (mut storm, mut tally) = (Storm::new(end, link, rng)?, Tally::default());
+fn run_traffic(end: &End, link: &Link, posts: bool, rng: Rng, ledger: &File) -> Result<()> {
+    let (mut traffic, mut tally) = (StressTraffic::new(end, link, rng)?, Tally::default());
     let mut written = 0;
     loop {
         if posts {
-            storm.post(end, link)?;
+            traffic.post(end, link)?;
         }
-        storm.poll(end, link, &mut tally)?;
-        ensure!(!storm.failed, "the survivor failed the connection");
+        traffic.poll(end, link, &mut tally)?;
+        ensure!(!traffic.failed, "the survivor failed the connection");
         ensure!(tally.lost + tally.doubled == 0, "messages to the child: {tally:?}");
-        if storm.acknowledged > written {
-            written = storm.acknowledged;
+        if traffic.acknowledged > written {
+            written = traffic.acknowledged;
             ledger.write_all_at(&written.to_le_bytes(), 0)?;
         }
     }
@@ -93,7 +94,7 @@ fn connect(end: &End, port: u16, rng: &mut Rng, ledger: &File) -> Result<()> {
 /// Accepts connections, waits for a message or for their end, and ends them.
 fn accept(end: &End, rng: &mut Rng) -> Result<()> {
     let listener = end.listen()?;
-    say(listener.addr().port())?;
+    send_to_parent(listener.addr().port())?;
     loop {
         let request = end.request()?;
         let qp = end.qp(None)?;
@@ -122,7 +123,7 @@ fn register(end: &End, link: &Link) -> Result<()> {
 }
 
 /// Executes as many atomics as fit on the survivor's memory; without support for atomics, reads it.
-fn meddle(end: &End, link: &Link) -> Result<()> {
+fn run_atomics(end: &End, link: &Link) -> Result<()> {
     let (mut posted, mut completed) = (0_u64, 0_u64);
     let mut wcs = [Wc::default(); 16];
     loop {
@@ -135,7 +136,7 @@ fn meddle(end: &End, link: &Link) -> Result<()> {
         for wc in &wcs[..some] {
             // The survivor destroys its queue pair.
             if !wc.is_ok() {
-                return hear().map(drop);
+                return receive_from_parent().map(drop);
             }
             completed += 1;
         }

@@ -7,7 +7,7 @@ use bench::against::{self, Against};
 use tempfile::TempDir;
 
 use crate::error::Failure;
-use launcher::beside;
+use launcher::install_paths;
 
 /// The other library to measure, and the folder that contains the compiled program.
 pub(super) struct Built {
@@ -30,10 +30,9 @@ pub(super) fn build(library: &Path) -> Result<Built, Failure> {
         return Err(wrong(&"there is no such file"));
     }
     let library = std::path::absolute(library).map_err(|why| wrong(&why))?;
-    let here = |why: std::io::Error| {
-        Failure::run(format!("the measuring program has no place: {why}; free some room"))
-    };
-    let launcher = beside::own_program()?;
+    let here =
+        |why: std::io::Error| Failure::run(format!("cannot store the measuring program: {why}; free space"));
+    let launcher = install_paths::own_program()?;
     let folder = tempfile::tempdir().map_err(here)?;
     let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
     std::fs::write(&source, against::PROGRAM).map_err(here)?;
@@ -41,7 +40,7 @@ pub(super) fn build(library: &Path) -> Result<Built, Failure> {
     let output = output.map_err(here)?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().next().unwrap_or("it says nothing");
+        let said = said.lines().next().unwrap_or("the compiler printed nothing");
         let said = said.strip_prefix("nicety: ").unwrap_or(said);
         return Err(Failure::run(format!("the measuring program cannot be compiled: {said}")));
     }
@@ -53,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_that_is_not_there_is_named() {
+    fn missing_library_is_refused_by_name() {
         let failure = build(Path::new("/no/such/libmpi_abi.so.1")).err().expect("no such file");
         assert!(
             failure.lines[0].starts_with("--against /no/such/libmpi_abi.so.1: there is no such file; "),

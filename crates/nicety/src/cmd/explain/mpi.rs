@@ -13,15 +13,15 @@ const SCHEMA: &str = "nicety-explain-mpi/1";
 /// Tables may be wider than prose.
 const WIDTH: usize = 130;
 /// The largest message size that is explained; larger messages are treated like it.
-const MOST: u64 = 16 << 20;
+const SIZE_MAX: u64 = 16 << 20;
 
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
     ranks: u32,
     messages: Vec<SizeBand>,
-    costs: Assumed,
-    collectives: Vec<Chosen>,
+    costs: AssumedCosts,
+    collectives: Vec<ChosenAlgorithm>,
 }
 
 /// The protocol of messages from a size on.
@@ -39,7 +39,7 @@ struct SizeBand {
 
 /// The costs on which the choice of collectives is based.
 #[derive(Serialize)]
-struct Assumed {
+struct AssumedCosts {
     device: String,
     message_us: f64,
     further_message_us: f64,
@@ -49,7 +49,7 @@ struct Assumed {
 
 /// The algorithm for a kind of call from a size on.
 #[derive(Serialize)]
-struct Chosen {
+struct ChosenAlgorithm {
     collective: &'static str,
     /// The calls for which the choice differs from the usual one: operators that are not commutative, blocks of several sizes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,7 @@ struct Chosen {
 /// # Errors
 /// If a device cannot be opened, or output cannot be written.
 pub(super) fn run(devices: &str, ranks: u32, json: bool) -> Outcome {
-    let document = Document::of(devices, ranks)?;
+    let document = Document::new(devices, ranks)?;
     if json {
         Stream::Out.json(&document)?;
     } else {
@@ -76,7 +76,7 @@ pub(super) fn run(devices: &str, ranks: u32, json: bool) -> Outcome {
 }
 
 impl Document {
-    fn of(devices: &str, ranks: u32) -> Result<Self, Failure> {
+    fn new(devices: &str, ranks: u32) -> Result<Self, Failure> {
         let mut messages = Vec::new();
         // The costs of collectives are those of the last device, as in `Tuning`.
         let mut last = None;
@@ -84,7 +84,7 @@ impl Document {
             let attr = fabric::attr(device).map_err(|why| Failure::usage(one_line(&why.to_string())))?;
             last = Some((device.to_owned(), Tuning::costs_of(&attr), shared_bytes(&attr, ranks)));
             let of_device = protocols(&attr, ranks, fabric::is_virtual(device));
-            messages.extend(of_device.into_iter().map(|protocol| SizeBand::of(device, protocol)));
+            messages.extend(of_device.into_iter().map(|protocol| SizeBand::new(device, protocol)));
         }
         let (device, costs, shared) =
             last.ok_or_else(|| Failure::usage("no device; `nicety devices` lists them"))?;
@@ -92,10 +92,10 @@ impl Document {
             schema: SCHEMA,
             ranks,
             messages,
-            costs: Assumed::of(device, costs),
+            costs: AssumedCosts::new(device, costs),
             collectives: CollKind::ALL
                 .into_iter()
-                .flat_map(|kind| chosen(kind, (ranks, shared), costs))
+                .flat_map(|kind| chosen_algorithms(kind, (ranks, shared), costs))
                 .collect(),
         })
     }
@@ -117,14 +117,14 @@ impl Document {
         }
         out += &strong(format!("\nCollectives of {ranks} ranks on {}", costs.device));
         let assumed = format!(
-            "The cheapest is taken, if a message costs {:.2} us and one more beside it {:.2} us, a KiB sent {:.3} us, and a KiB \
-             reduced {:.3} us. These are constants of the device, so that all ranks choose alike, and reduce in the same order \
-             every time.",
+            "The algorithm with the lowest estimated time is chosen. Estimated costs: a message {:.2} us, each further message at \
+             the same time {:.2} us, a KiB sent {:.3} us, a KiB reduced {:.3} us. These are constants of the device, so that all \
+             ranks choose alike, and reduce in the same order every time.",
             costs.message_us, costs.further_message_us, costs.sent_us_per_kib, costs.reduced_us_per_kib
         );
         out += &format!("  {}\n", wrap(&assumed, 2, width));
         let mut before = ("", None);
-        for Chosen { collective, calls, from_bytes, algorithm, us, why } in collectives {
+        for ChosenAlgorithm { collective, calls, from_bytes, algorithm, us, why } in collectives {
             let again = std::mem::replace(&mut before, (collective, *calls)) == (*collective, *calls);
             let name = if again { "" } else { calls.unwrap_or(collective) };
             let from = if *collective == CollKind::Barrier.name() {
@@ -135,57 +135,57 @@ impl Document {
             let head = format!("  {name:<15} {from:>15}  {algorithm:<18} {us:>10.2} us  ");
             out += &format!("{head}{}\n", wrap(why, head.len(), width));
         }
-        out + "\nNICETY_ALGORITHMS=KIND=NAME[,...] at rank 0 takes algorithms by name, for calls that they can carry out.\n"
+        out + "\nNICETY_ALGORITHMS=KIND=NAME[,...] at rank 0 selects algorithms by name, for calls that they support.\n"
     }
 }
 
 impl SizeBand {
-    fn of(device: &str, Protocol { from, proto, why }: Protocol) -> Self {
+    fn new(device: &str, Protocol { from, proto, why }: Protocol) -> Self {
         let Cost { trips, copies } = cost(proto);
         Self { device: device.to_owned(), from_bytes: from, protocol: proto.name(), trips, copies, why }
     }
 }
 
-impl Assumed {
-    fn of(device: String, Costs { alpha, gap, beta, gamma }: Costs) -> Self {
+impl AssumedCosts {
+    fn new(device: String, Costs { alpha, gap, beta, gamma }: Costs) -> Self {
         Self {
             device,
-            message_us: us(alpha),
-            further_message_us: us(gap),
-            sent_us_per_kib: us(beta * 1024.0),
-            reduced_us_per_kib: us(gamma * 1024.0),
+            message_us: to_us(alpha),
+            further_message_us: to_us(gap),
+            sent_us_per_kib: to_us(beta * 1024.0),
+            reduced_us_per_kib: to_us(gamma * 1024.0),
         }
     }
 }
 
 /// Microseconds, rounded to the picosecond.
-fn us(seconds: f64) -> f64 {
+fn to_us(seconds: f64) -> f64 {
     (seconds * 1e12).round() / 1e6
 }
 
 /// The choices for a kind of collective by size; unusual calls have entries of their own where their choice differs.
-fn chosen(kind: CollKind, (ranks, shared): (u32, u64), costs: Costs) -> Vec<Chosen> {
+fn chosen_algorithms(kind: CollKind, (ranks, shared): (u32, u64), costs: Costs) -> Vec<ChosenAlgorithm> {
     let (size, bytes) = (ranks as usize, 0);
     let case = Case { kind, size, bytes, commutative: true, equal_blocks: true, segment: 0, shared };
-    let line = |calls, range: SizeRange| Chosen {
+    let line = |calls, range: SizeRange| ChosenAlgorithm {
         collective: kind.name(),
         calls,
         from_bytes: range.from,
         algorithm: range.algorithm.name,
-        us: us(range.seconds),
+        us: to_us(range.seconds),
         why: range.reason,
     };
-    let usual = size_ranges(case, costs, MOST);
+    let usual = size_ranges(case, costs, SIZE_MAX);
     let names = |all: &[SizeRange]| all.iter().map(|one| (one.from, one.algorithm.name)).collect::<Vec<_>>();
     let usual_names = names(&usual);
-    let mut lines: Vec<Chosen> = usual.into_iter().map(|range| line(None, range)).collect();
+    let mut lines: Vec<ChosenAlgorithm> = usual.into_iter().map(|range| line(None, range)).collect();
     let unusual = match kind {
         _ if kind.reduces() => Some(("not commutative", Case { commutative: false, ..case })),
         _ if kind.has_blocks() => Some(("sizes differ", Case { equal_blocks: false, ..case })),
         _ => None,
     };
     if let Some((calls, case)) = unusual {
-        let other = size_ranges(case, costs, MOST);
+        let other = size_ranges(case, costs, SIZE_MAX);
         if names(&other) != usual_names {
             lines.extend(other.into_iter().map(|range| line(Some(calls), range)));
         }
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn every_collective_and_all_sizes_of_messages_are_explained() {
         for device in ["shm", "model:mt23108-vapi"] {
-            let document = Document::of(device, 4).expect("it opens");
+            let document = Document::new(device, 4).expect("it opens");
             assert!(document.messages[0].from_bytes == 0 && document.messages.len() >= 2);
             for kind in CollKind::ALL {
                 let lines = || document.collectives.iter().filter(move |line| line.collective == kind.name());
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_link_changes_the_choice_and_a_larger_job_the_limits() {
-        let of = |device, ranks| Document::of(device, ranks).expect("it opens");
+        let of = |device, ranks| Document::new(device, ranks).expect("it opens");
         let (near, far) = (of("shm", 8), of("model:mt23108-vapi", 8));
         let named = |document: &Document| -> Vec<(u64, &str)> {
             document.collectives.iter().map(|line| (line.from_bytes, line.algorithm)).collect()
@@ -228,9 +228,9 @@ mod tests {
 
     #[test]
     fn a_pair_takes_the_first_of_several_devices_and_collectives_go_by_the_last() {
-        let both = Document::of("shm+iwarp", 4).expect("they open");
+        let both = Document::new("shm+iwarp", 4).expect("they open");
         let devices: Vec<&str> = both.messages.iter().map(|way| way.device.as_str()).collect();
         assert!(devices.contains(&"shm") && devices.contains(&"iwarp") && both.costs.device == "iwarp");
-        assert!(Document::of("nonsense", 4).is_err());
+        assert!(Document::new("nonsense", 4).is_err());
     }
 }

@@ -15,19 +15,19 @@ use crate::error::{FAILED, Failure, OK, Outcome};
 /// # Errors
 /// If the server cannot be reached, or refuses the connection.
 pub(super) fn run(to: &str, token: Option<&Token>) -> Outcome {
-    let (mut agent, came) =
+    let (mut agent, first_bytes) =
         bench::launch::call_agent(to, token).map_err(|why| Failure::run(why.to_string()))?;
     let failed = |why: io::Error| Failure::run(format!("{to}: {why}; try again"));
     let (to_agent, input) =
-        (agent.try_clone().map_err(failed)?, own(rustix::stdio::stdin()).map_err(failed)?);
-    let mut out = own(rustix::stdio::stdout()).map_err(failed)?;
-    std::thread::spawn(move || pass_on(input, to_agent));
-    let passed = out.write_all(&came).and_then(|()| copy(&mut agent, &mut out));
+        (agent.try_clone().map_err(failed)?, unbuffered(rustix::stdio::stdin()).map_err(failed)?);
+    let mut out = unbuffered(rustix::stdio::stdout()).map_err(failed)?;
+    std::thread::spawn(move || forward_orders(input, to_agent));
+    let passed = out.write_all(&first_bytes).and_then(|()| copy(&mut agent, &mut out));
     Ok(if passed.is_ok() { OK } else { FAILED })
 }
 
 /// A standard stream without Rust's line buffer.
-fn own(stream: BorrowedFd<'_>) -> io::Result<File> {
+fn unbuffered(stream: BorrowedFd<'_>) -> io::Result<File> {
     stream.try_clone_to_owned().map(File::from)
 }
 
@@ -45,7 +45,7 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
 }
 
 /// Forwards mpirun's orders to the agent, and then the end of the stream.
-fn pass_on(mut input: File, mut to_agent: TcpStream) {
+fn forward_orders(mut input: File, mut to_agent: TcpStream) {
     // Errors need no report: the agent sees the end of the connection, and mpirun the end of this process.
     let _ = copy(&mut input, &mut to_agent);
     let _ = to_agent.shutdown(Shutdown::Write);

@@ -8,7 +8,7 @@
 //! | `call` | the connection to another host through `nicety serve` |
 
 mod call;
-pub(crate) mod line;
+pub(crate) mod command_line;
 mod options;
 mod profile;
 
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &MpirunArgs) -> Outcome {
     if args.guard {
         return Ok(launcher::guard()?);
     }
-    let options = options::of(args)?;
+    let options = options::launcher_options(args)?;
     let plan = Plan::new(&options)?;
     let page = args.profile.clone().map(Page::new).transpose()?;
     if args.dry_run {

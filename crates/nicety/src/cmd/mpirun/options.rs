@@ -4,7 +4,7 @@ use std::path::Path;
 
 use launcher::{Hosts, MpiLibrary, Options, Program, Reach};
 
-use super::line;
+use super::command_line;
 use crate::args::{MpirunArgs, ProgramArgs};
 use crate::error::Failure;
 
@@ -18,15 +18,15 @@ pub(super) fn version() -> String {
 ///
 /// # Errors
 /// If options are invalid or contradict each other.
-pub(super) fn of(args: &MpirunArgs) -> Result<Options, Failure> {
-    let programs = line::programs(&args.program)?;
+pub(super) fn launcher_options(args: &MpirunArgs) -> Result<Options, Failure> {
+    let programs = command_line::programs(&args.program)?;
     let hosts = match &args.hostfile {
         Some(path) => Hosts::File(path.clone()),
         None if args.host.is_empty() => Hosts::Own,
         None => Hosts::Words(args.host.clone()),
     };
     let mpi = match &args.mpi_library {
-        None => MpiLibrary::Beside,
+        None => MpiLibrary::Bundled,
         Some(name) if name == Path::new("none") => MpiLibrary::None,
         Some(path) => MpiLibrary::At(path.clone()),
     };
@@ -40,9 +40,9 @@ pub(super) fn of(args: &MpirunArgs) -> Result<Options, Failure> {
         timeout: args.timeout,
         bind: args.bind,
         map_by: args.map_by,
-        may_share_cores: args.oversubscribe,
+        oversubscribe: args.oversubscribe,
         device: args.device.clone(),
-        lane: args.lane,
+        transport: args.lane,
         mpi,
         has_profile: args.profile.is_some(),
         version: version(),
@@ -60,7 +60,7 @@ fn check_devices(args: &MpirunArgs) -> Result<(), Failure> {
         fabric::check(device).map_err(Failure::usage)?;
         if fabric::is_virtual(device) {
             return Err(Failure::usage(format!(
-                "{device} lives in virtual time, where other programs cannot run; take shm or iwarp"
+                "{device} runs in virtual time only, where other programs cannot run; use shm or iwarp"
             )));
         }
     }
@@ -72,7 +72,7 @@ fn reach(args: &MpirunArgs) -> Result<Reach, Failure> {
     if let Some(port) = args.via {
         let none = "--via serve needs the secret of the servers; give it by --token-file or NICETY_TOKEN";
         args.token.read()?.ok_or_else(|| Failure::usage(none))?;
-        return Ok(Reach::Server { port, token: args.token.words() });
+        return Ok(Reach::Server { port, token: args.token.command_options() });
     }
     let words: Vec<String> = args.rsh.split_whitespace().map(str::to_owned).collect();
     if words.is_empty() {
@@ -87,27 +87,27 @@ mod tests {
 
     fn failure(words: &[&str]) -> Failure {
         let plan = |options| launcher::Plan::new(&options).map_err(Failure::from);
-        of(&line::parsed(words)).and_then(plan).expect_err("a job that cannot start")
+        launcher_options(&command_line::parsed(words)).and_then(plan).expect_err("a job that cannot start")
     }
 
     #[test]
-    fn what_cannot_start_is_said_before_anything_does() {
+    fn job_that_cannot_start_is_refused_before_any_process_starts() {
         for (words, hint) in [
-            (&["no-such-program-here"][..], "no program no-such-program-here is found in PATH; "),
+            (&["no-such-program-here"][..], "there is no program no-such-program-here in PATH; "),
             (&["-n", "2", "sh", ":", "./missing"], "there is no such file; "),
-            (&["--wdir", "/nowhere", "sh"], "the directory /nowhere is not there; "),
-            (&["--stdin", "2", "-n", "2", "sh"], "ranks 0 to 1 only; "),
+            (&["--wdir", "/nowhere", "sh"], "there is no directory /nowhere; "),
+            (&["--stdin", "2", "-n", "2", "sh"], "there are only ranks 0 to 1; "),
             (&["--map-by", "socket", "sh"], "add --bind core"),
             (&["--bind", "core", "--map-by", "none", "sh"], "needs an order; "),
-            (&["-x", "NO_SUCH_VARIABLE_HERE", "sh"], "it is not set here; "),
+            (&["-x", "NO_SUCH_VARIABLE_HERE", "sh"], "the variable is not set here; "),
             (&["-x", "=1", "sh"], "names no variable; "),
             (&["--device", "smh", "sh"], "shm"),
             (&["--device", "shm+smh", "sh"], "shm"),
             (&["--device", "model:mt23108-vapi", "sh"], "virtual time"),
-            (&["--library", "/nowhere", "sh"], "no libmpi_abi.so.1 is there; "),
+            (&["--library", "/nowhere", "sh"], "there is no libmpi_abi.so.1; "),
             (&["--rsh", " ", "sh"], "--rsh is empty; "),
             (&["--via", "serve", "--token-file", "/nowhere", "sh"], "cannot read the token in /nowhere"),
-            (&["--host", "a:0", "sh"], "no number of ranks; "),
+            (&["--host", "a:0", "sh"], "is not a number of ranks; "),
             (&["-n", "1048576", "sh", ":", "sh"], "too many; "),
         ] {
             let failure = failure(words);

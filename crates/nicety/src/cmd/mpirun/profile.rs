@@ -44,7 +44,7 @@ impl Page {
         let program = command.map(|name| plain::line(&name.to_string_lossy())).unwrap_or_default();
         output::write(self.wanted(), &profile_page(&program, jobs))?;
         match &self.0 {
-            Target::File(path) => people.print(&format!("who sends to whom, drawn: {}\n", path.display())),
+            Target::File(path) => people.print(&format!("Profile: {}\n", path.display())),
             Target::Stdout => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::error::Failure;
-use launcher::beside;
+use launcher::install_paths;
 
 /// The library's name as built by cargo.
 const LIBRARY: &str = "libnicety_verbs.so";
@@ -42,21 +42,21 @@ pub(super) fn environment(
         Some(path) => path.canonicalize().map_err(|why| {
             Failure::usage(format!("cannot read the library {}: {why}; check its name", path.display()))
         })?,
-        None => beside::find(own, &beside::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
+        None => install_paths::find(own, &install_paths::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
             Failure::usage(format!(
-                "{LIBRARY} is neither beside this program nor in ../lib; in the sources: cargo build --release -p abi-verbs; or \
-                 say --library PATH"
+                "{LIBRARY} is neither next to this program nor in ../lib; in the sources: cargo build --release -p abi-verbs; or \
+                 give --library PATH"
             ))
         })?,
     };
-    let path = before(folder(&library)?.into_os_string(), search);
-    let preload = before(library.into_os_string(), preload);
+    let path = prepend_path(create_link_folder(&library)?.into_os_string(), search);
+    let preload = prepend_path(library.into_os_string(), preload);
     let kind = if is_rnic { "rnic" } else { "hca" };
     Ok(vec![(PRELOAD, preload), (SEARCH, path), (DEVICES, devices.join(";").into()), (KIND, kind.into())])
 }
 
 /// Prepends a path to the existing ones.
-fn before(mut path: OsString, others: Option<&OsStr>) -> OsString {
+fn prepend_path(mut path: OsString, others: Option<&OsStr>) -> OsString {
     if let Some(others) = others.filter(|others| !others.is_empty()) {
         path.push(":");
         path.push(others);
@@ -65,7 +65,7 @@ fn before(mut path: OsString, others: Option<&OsStr>) -> OsString {
 }
 
 /// The folder of the library's other names; created if it does not exist.
-fn folder(library: &Path) -> Result<PathBuf, Failure> {
+fn create_link_folder(library: &Path) -> Result<PathBuf, Failure> {
     let folder = library.parent().unwrap_or(Path::new("")).join(FOLDER);
     let file = library.file_name().unwrap_or_default();
     let make = || {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_finds_the_library_by_both_names_and_what_it_found_before() {
+    fn library_has_both_names_and_earlier_search_paths_stay() {
         let root = tempfile::tempdir().expect("a folder");
         let own = root.path().canonicalize().expect("a path");
         let devices = ["shm".to_owned(), "iwarp@10.0.0.1".to_owned()];

@@ -1,8 +1,8 @@
 //! Values that the paper states rather than measures: the machine, its firmware, the parameters of its experiments.
 
-use super::setups::{BLOCK, CARD, HOST, LARGER, Measured, NIC, SMALL};
+use super::setups::{BLOCK, CARD, HOST, LARGER, NIC, PortalsQuantities, SMALL};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::raises;
 use crate::claims::whatif;
@@ -12,7 +12,7 @@ const BUILT: &str = "how the model is built";
 const TESTED: &str = "how the model is built; its tests hold it";
 const CONSTANT: &str = "a constant of the machine file's arithmetic";
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     hardware(table);
     firmware(table);
     method(table);
@@ -20,7 +20,7 @@ pub(super) fn table(table: &mut Table) {
 }
 
 /// Sections II, III and V-A.
-fn hardware(table: &mut Table) {
+fn hardware(table: &mut ClaimTable) {
     table.method(&["AP-001", "AP-103"], CONSTANT, 500.0);
     table.unused(&["AP-002", "AP-003", "AP-004", "AP-046"], UNUSED);
     table.input(&["AP-005", "AP-014"], "firmware.memory_kib", NIC.parameter("firmware.memory_kib"));
@@ -66,7 +66,7 @@ fn hardware(table: &mut Table) {
 }
 
 /// Section III on the firmware.
-fn firmware(table: &mut Table) {
+fn firmware(table: &mut ClaimTable) {
     table.unused(&["AP-007", "AP-008", "AP-010", "AP-011", "AP-012", "AP-016"], UNUSED);
     table.input(&["AP-009"], "firmware.image_kib", NIC.parameter("firmware.image_kib"));
     table.unused(&["AP-013", "AP-015", "AP-018", "AP-020", "AP-022", "AP-023", "AP-104"], BUILT);
@@ -80,13 +80,18 @@ fn firmware(table: &mut Table) {
     table.check(
         &["AP-019"],
         "at 8 B a transfer less for the header changes the latency by 5 % at most",
-        Check::alike("us", NIC.with(whatif::NO_SECOND_HEADER).late(SMALL), NIC.late(SMALL), 0.05),
+        Check::alike(
+            "us",
+            NIC.with(whatif::NO_SECOND_HEADER).portals_latency(SMALL),
+            NIC.portals_latency(SMALL),
+            0.05,
+        ),
     );
     table.number(&["AP-021"], "interrupts of a message of 1 KiB", NIC.interrupts(LARGER));
 }
 
 /// Constants of the experiments.
-fn method(table: &mut Table) {
+fn method(table: &mut ClaimTable) {
     table.method(&["AP-047"], "messages in flight", 64.0);
     table.method(&["AP-064"], "collectives of Figure 3", 4.0);
     let block = BLOCK as f64;
@@ -97,20 +102,20 @@ fn method(table: &mut Table) {
 }
 
 /// The causes of slow matching in the kernel.
-fn causes(table: &mut Table) {
+fn causes(table: &mut ClaimTable) {
     table.check(
         &["AP-111"],
         "at 8 B in the kernel handlers that do not read the card's memory shorten the latency by 5 % at least",
-        raises("us", HOST.late(SMALL), HOST.with(whatif::HANDLERS_WITHOUT_READS).late(SMALL)),
+        raises("us", HOST.portals_latency(SMALL), HOST.with(whatif::HANDLERS_WITHOUT_READS).portals_latency(SMALL)),
     );
-    let gap = HOST.late(SMALL) - NIC.late(SMALL);
+    let gap = HOST.portals_latency(SMALL) - NIC.portals_latency(SMALL);
     table.check(
         &["AP-113"],
         "at 8 B the interrupt takes more than half of what the card saves",
-        Check::above("us", HOST.part("interrupt"), gap * 0.5, 0.0),
+        Check::above("us", HOST.component("interrupt"), gap * 0.5, 0.0),
     );
     let work = |setup: crate::claims::setup::Setup| {
-        setup.part("portals") + setup.part("interrupt") + setup.part("library")
+        setup.component("portals") + setup.component("interrupt") + setup.component("library")
     };
     table.check(
         &["AP-114"],

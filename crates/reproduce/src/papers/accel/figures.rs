@@ -1,8 +1,8 @@
 //! The paper's figures: 1 to 4, 6 and 7. Figure 5 is nowhere discussed (A7).
 
-use super::setups::{HOST, HOST_COP, HOST_CORPSE, Measured, NIC, NIC_CORPSE, NODES, SWEEP};
+use super::setups::{HOST, HOST_COP, HOST_CORPSE, NIC, NIC_CORPSE, NODES, PortalsQuantities, SWEEP};
 use crate::claims::setup::Setup;
-use crate::papers::figure::{Axis, BYTES, MB, Plan, US};
+use crate::papers::figure::{Axis, BYTES, FigurePlan, MB, US};
 use crate::papers::published::ACCEL;
 
 const FOUR: [(&str, Setup); 4] =
@@ -11,8 +11,8 @@ const TWO: [(&str, Setup); 2] = [("kernel, corpse", HOST_CORPSE), ("kernel, cop"
 const COUNT: Axis = Axis::logarithmic("nodes");
 const ENTRIES: Axis = Axis::linear("receives before the own one");
 
-fn figure(number: &'static str, experiment: &'static str, title: &'static str) -> Plan {
-    Plan::new(ACCEL, number, experiment, title)
+fn figure(number: &'static str, experiment: &'static str, title: &'static str) -> FigurePlan {
+    FigurePlan::new(ACCEL, number, experiment, title)
 }
 
 fn collective(
@@ -21,20 +21,21 @@ fn collective(
     title: &'static str,
     op: &str,
     systems: &[(&str, Setup)],
-) -> Plan {
+) -> FigurePlan {
     let empty = figure(number, experiment, title).axes(COUNT, Axis { title: "time of a call (µs)", ..US });
-    let curve =
-        |plan: Plan, (name, setup): &(&str, Setup)| plan.curve(*name, NODES, |n| setup.collective(op, n));
+    let curve = |plan: FigurePlan, (name, setup): &(&str, Setup)| {
+        plan.curve(*name, NODES, |n| setup.collective(op, n))
+    };
     systems.iter().fold(empty, curve)
 }
 
 /// All figures of the paper.
-pub(crate) fn plans() -> Vec<Plan> {
+pub(crate) fn plans() -> Vec<FigurePlan> {
     let mut all = vec![
         FOUR.into_iter().fold(
             figure("1(a)", "latency", "Latency of a ping-pong").axes(BYTES, US),
             |plan, (name, setup)| {
-                plan.curve(name, [1, 4, 8, 16, 32, 64, 128, 256, 512, 1 << 10], |n| setup.late(n))
+                plan.curve(name, [1, 4, 8, 16, 32, 64, 128, 256, 512, 1 << 10], |n| setup.portals_latency(n))
             },
         ),
         FOUR.into_iter().fold(
@@ -62,17 +63,17 @@ pub(crate) fn plans() -> Vec<Plan> {
         collective("6(d)", "corpse_reduce", "Reduce of 16 B by protocol", "reduce", &TWO),
         [("card", NIC), ("kernel", HOST)].into_iter().fold(
             figure("7", "queue_traversal", "Latency behind posted receives").axes(ENTRIES, US),
-            |plan, (name, setup)| plan.curve(name, (0..=100).step_by(10), |n| setup.behind(n)),
+            |plan, (name, setup)| plan.curve(name, (0..=100).step_by(10), |n| setup.latency_behind(n)),
         ),
     ]);
     all
 }
 
 /// Figure 4: a bar for each system, of a component for each curve.
-fn profile() -> Plan {
+fn profile() -> FigurePlan {
     const SYSTEMS: Axis = Axis::named("what the library drives", &["card", "kernel"]);
     let of = |system: u64| if system == 1 { NIC } else { HOST };
     let empty = figure("4", "profile", "Where the time of 8 B goes").axes(SYSTEMS, US).stacked();
     let parts = ["library"].into_iter().chain(fabric::COMPONENTS);
-    parts.fold(empty, |plan, part| plan.curve(part, [1, 2], |system| of(system).part(part)))
+    parts.fold(empty, |plan, part| plan.curve(part, [1, 2], |system| of(system).component(part)))
 }

@@ -1,8 +1,8 @@
 //! Sections VI-B and VI-D: collectives.
 
-use super::setups::{HOST, HOST_COP, HOST_CORPSE, Measured, NIC, NIC_CORPSE};
+use super::setups::{HOST, HOST_COP, HOST_CORPSE, NIC, NIC_CORPSE, PortalsQuantities};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::Setup;
 
@@ -16,14 +16,14 @@ const ALLREDUCE: &str = "allreduce";
 const REDUCE: &str = "reduce";
 const ALLGATHER: &str = "allgather";
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     against_kernel(table);
     advantages(table);
     protocols(table);
 }
 
 /// Figure 3(a) and (d).
-fn against_kernel(table: &mut Table) {
+fn against_kernel(table: &mut ClaimTable) {
     let times = |nodes| (NIC.collective(BARRIER, nodes), HOST.collective(BARRIER, nodes));
     let saved = [16, SOME, MORE, MOST].map(|nodes| {
         let (nic, host) = times(nodes);
@@ -60,7 +60,7 @@ fn penalty(op: &str, nodes: u64) -> Quantity {
 }
 
 /// Figure 3(b) and (c).
-fn advantages(table: &mut Table) {
+fn advantages(table: &mut ClaimTable) {
     table.check(
         &["AP-070"],
         "at 256 nodes with the protocol the kernel's allreduce over the card's is more than of the barrier",
@@ -89,7 +89,7 @@ fn advantages(table: &mut Table) {
 }
 
 /// Collectives by protocol, as in Figure 6.
-fn protocols(table: &mut Table) {
+fn protocols(table: &mut ClaimTable) {
     let less = |op: &str| {
         let at = |setup: Setup| setup.collective(op, SOME);
         Check::below("us", at(HOST_CORPSE), at(HOST_COP), 0.02)

@@ -25,11 +25,11 @@ mod pairs;
 mod posting;
 mod setups;
 
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 pub(crate) use setups::CARD;
 
 /// Adds all rows of the paper.
-pub(crate) fn table(table: &mut Table) {
+pub(crate) fn table(table: &mut ClaimTable) {
     constants::table(table);
     posting::table(table);
     pairs::table(table);

@@ -1,8 +1,8 @@
 //! Sections VI-A, VI-C and VI-E: two nodes.
 
-use super::setups::{HOST, HOST_CORPSE, LARGER, Measured, NIC, NIC_CORPSE, SMALL};
+use super::setups::{HOST, HOST_CORPSE, LARGER, NIC, NIC_CORPSE, PortalsQuantities, SMALL};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::Setup;
 use crate::claims::whatif;
@@ -13,7 +13,7 @@ const STEP: usize = 5;
 /// Entries over which the slope is measured.
 const DEEP: u64 = 100;
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     latency(table);
     bandwidth(table);
     streams(table);
@@ -23,26 +23,28 @@ pub(super) fn table(table: &mut Table) {
 }
 
 fn gap(size: u64) -> Quantity {
-    HOST.late(size) - NIC.late(size)
+    HOST.portals_latency(size) - NIC.portals_latency(size)
 }
 
 /// Latency, as in Figure 1(a).
-fn latency(table: &mut Table) {
+fn latency(table: &mut ClaimTable) {
     table.number(&["AP-048"], "what the card saves at 8 B", gap(SMALL));
     table.number(&["AP-049"], "what it saves at 1 KiB", gap(LARGER));
     table.checks(
         &["AP-050"],
         "the card takes less at 1 B, 8 B, 32 B and 2 KiB",
-        [1, SMALL, 32, 2 << 10].map(|n| Check::below(format!("{n} B, us"), NIC.late(n), HOST.late(n), 0.0)),
+        [1, SMALL, 32, 2 << 10].map(|n| {
+            Check::below(format!("{n} B, us"), NIC.portals_latency(n), HOST.portals_latency(n), 0.0)
+        }),
     );
     table.number(&["AP-051"], "interrupts of a message of 8 B in the kernel", HOST.interrupts(SMALL));
     table.number(&["AP-052"], "interrupts of a message of 1 KiB in the kernel", HOST.interrupts(LARGER));
     let how = "reduction of the latency at 8 B in per cent";
-    table.number(&["AP-100"], how, NIC.late(SMALL).below(HOST.late(SMALL)));
+    table.number(&["AP-100"], how, NIC.portals_latency(SMALL).below(HOST.portals_latency(SMALL)));
 }
 
 /// Bandwidth, as in Figure 1(b).
-fn bandwidth(table: &mut Table) {
+fn bandwidth(table: &mut ClaimTable) {
     let peak = Quantity::greatest([512 << 10, 2 << 20, 8 << 20].map(|n| NIC.rate(n)));
     table.number(&["AP-055"], "the largest from 512 KiB to 8 MiB", peak / 1e3);
     let large = 8 << 20;
@@ -61,7 +63,7 @@ fn bandwidth(table: &mut Table) {
 }
 
 /// Streams of messages, as in Figure 2.
-fn streams(table: &mut Table) {
+fn streams(table: &mut ClaimTable) {
     let small = [16, 256, LARGER];
     table.checks(
         &["AP-059"],
@@ -105,9 +107,9 @@ fn streams(table: &mut Table) {
 }
 
 /// The breakdown of the time, as in Figure 4.
-fn profile(table: &mut Table) {
+fn profile(table: &mut ClaimTable) {
     let both = [("card", NIC), ("kernel", HOST)];
-    let share = |setup: Setup, part: &str| setup.part(part) / setup.late(SMALL);
+    let share = |setup: Setup, part: &str| setup.component(part) / setup.portals_latency(SMALL);
     table.checks(
         &["AP-076"],
         "hypertransport has a fifth of the latency at least, at 8 B in both modes",
@@ -123,8 +125,8 @@ fn profile(table: &mut Table) {
             };
             Check::below(
                 format!("{name}, us"),
-                seen.part("hypertransport"),
-                setup.part("hypertransport"),
+                seen.component("hypertransport"),
+                setup.component("hypertransport"),
                 0.5,
             )
         }),
@@ -138,10 +140,12 @@ fn profile(table: &mut Table) {
         "router and library have a tenth of the latency at most each, at 8 B in both modes",
         slivers.into_iter().flatten(),
     );
-    let alike = |part: &str| Check::alike(format!("{part}, us"), HOST.part(part), NIC.part(part), 0.25);
+    let alike =
+        |part: &str| Check::alike(format!("{part}, us"), HOST.component(part), NIC.component(part), 0.25);
     table.check(&["AP-080"], "notify at 8 B in both modes, within 25 %", alike("notify"));
     table.check(&["AP-081"], "polling at 8 B in both modes, within 25 %", alike("polling"));
-    let more = |part: &str| Check::above(format!("{part}, us"), NIC.part(part), HOST.part(part), 0.0);
+    let more =
+        |part: &str| Check::above(format!("{part}, us"), NIC.component(part), HOST.component(part), 0.0);
     table.checks(
         &["AP-084"],
         "transmit and receive at 8 B take longer on the card",
@@ -151,8 +155,8 @@ fn profile(table: &mut Table) {
         &["AP-085"],
         "at 8 B portals takes half at most on the card, and interrupts nothing",
         [
-            Check::at_most("portals, us", NIC.part("portals"), HOST.part("portals") * 0.5, 0.0),
-            Check::at_most("interrupt, us", NIC.part("interrupt"), 0.001.into(), 0.0),
+            Check::at_most("portals, us", NIC.component("portals"), HOST.component("portals") * 0.5, 0.0),
+            Check::at_most("interrupt, us", NIC.component("interrupt"), 0.001.into(), 0.0),
         ],
     );
     table.unused(&["AP-086"], "the model knows where all of its time goes");
@@ -164,16 +168,16 @@ fn profile(table: &mut Table) {
 }
 
 /// The protocol's cost in a ping-pong.
-fn protocol(table: &mut Table) {
+fn protocol(table: &mut ClaimTable) {
     let minimal = |n: u64| {
         [
-            Check::above(format!("{n} B, us"), NIC_CORPSE.late(n), NIC.late(n), 0.0),
-            Check::at_most(format!("{n} B, us"), NIC_CORPSE.late(n), NIC.late(n), 0.05),
+            Check::above(format!("{n} B, us"), NIC_CORPSE.portals_latency(n), NIC.portals_latency(n), 0.0),
+            Check::at_most(format!("{n} B, us"), NIC_CORPSE.portals_latency(n), NIC.portals_latency(n), 0.05),
         ]
     };
     table.checks(&["AP-054"], "at 8 B the protocol adds something, and 5 % at most", minimal(SMALL));
     table.checks(&["AP-102"], "at 1 KiB the protocol adds something, and 5 % at most", minimal(LARGER));
-    let added = (NIC_CORPSE.late(SMALL) - NIC.late(SMALL)) * 1e3;
+    let added = (NIC_CORPSE.portals_latency(SMALL) - NIC.portals_latency(SMALL)) * 1e3;
     table.check(
         &["AP-120"],
         "at 8 B it adds less than half of firmware.protocol_ns at both ends",
@@ -182,10 +186,11 @@ fn protocol(table: &mut Table) {
 }
 
 /// Lists of posted receives, as in Figure 7.
-fn queues(table: &mut Table) {
-    let slope = |setup: Setup| (setup.behind(DEEP) - setup.behind(0)) * (1e3 / DEEP as f64);
+fn queues(table: &mut ClaimTable) {
+    let slope = |setup: Setup| (setup.latency_behind(DEEP) - setup.latency_behind(0)) * (1e3 / DEEP as f64);
     table.number(&["AP-095"], "what 100 entries add to the latency, for each", slope(NIC));
-    let depths = (0..=DEPTHS).step_by(STEP).map(|q| (q as f64, HOST.behind(q) / NIC.behind(q)));
+    let depths =
+        (0..=DEPTHS).step_by(STEP).map(|q| (q as f64, HOST.latency_behind(q) / NIC.latency_behind(q)));
     table.number(
         &["AP-096"],
         "the last number of entries, in steps of 5, behind which the card is not slower",
@@ -201,8 +206,8 @@ fn queues(table: &mut Table) {
         &["AP-098", "AP-126"],
         "behind 100 entries the kernel loses if it fetches each from memory, and wins as it is",
         [
-            Check::above("fetched, us", missing.behind(DEEP), NIC.behind(DEEP), 0.0),
-            Check::below("as it is, us", HOST.behind(DEEP), NIC.behind(DEEP), 0.0),
+            Check::above("fetched, us", missing.latency_behind(DEEP), NIC.latency_behind(DEEP), 0.0),
+            Check::below("as it is, us", HOST.latency_behind(DEEP), NIC.latency_behind(DEEP), 0.0),
         ],
     );
 }

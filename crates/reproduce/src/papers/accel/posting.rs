@@ -1,8 +1,8 @@
 //! Section IV: posting receives and sends.
 
-use super::setups::{HOST, Measured, NIC};
+use super::setups::{HOST, NIC, PortalsQuantities};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 
 const EXCHANGE: &str = "nothing";
 const THREE: &str = "receive-three";
@@ -10,20 +10,20 @@ const ONE: &str = "receive-one";
 const BOUND: &str = "send-bound";
 const READY: &str = "send-ready";
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     exchanges(table);
     receives(table);
     sends(table);
 }
 
-fn exchanges(table: &mut Table) {
+fn exchanges(table: &mut ClaimTable) {
     let exchange = NIC.posting(EXCHANGE, "time");
     table.number(&["AP-028"], "microseconds of an order that fails", exchange.clone());
     let ratio = exchange * 1e3 / NIC.parameter("kernel.trap_ns");
     table.number(&["AP-030"], "an order that fails over kernel.trap_ns", ratio);
 }
 
-fn receives(table: &mut Table) {
+fn receives(table: &mut ClaimTable) {
     table.check(
         &["AP-026"],
         "three calls take longer on the card than in the kernel, by 25 % at least",
@@ -46,7 +46,7 @@ fn receives(table: &mut Table) {
     );
 }
 
-fn sends(table: &mut Table) {
+fn sends(table: &mut ClaimTable) {
     table.unused(&["AP-035"], "an older MPI; this one sends all sizes alike");
     let (bound, ready) = (NIC.posting(BOUND, "orders"), NIC.posting(READY, "orders"));
     table.number(&["AP-036"], "orders of a send from memory that is bound for it", bound.clone());
@@ -54,7 +54,7 @@ fn sends(table: &mut Table) {
     table.number(&["AP-038"], "orders that binding adds", bound - ready);
     table.unused(&["AP-039"], "a process of the experiments has one region");
     let more = NIC.posting(BOUND, "time") - NIC.posting(READY, "time");
-    let (late, size) = (NIC.late(64 << 10), 64.0 * 1024.0);
+    let (late, size) = (NIC.portals_latency(64 << 10), 64.0 * 1024.0);
     table.check(
         &["AP-040"],
         "at 64 KiB what binding adds to a send lowers the ping-pong's bandwidth by 5 % at most",

@@ -28,15 +28,15 @@ pub(crate) const SWEEP: [u64; 12] =
 pub(crate) const NODES: [u64; 5] = [4, 16, 64, 256, 1024];
 
 /// The measured quantities of a setup, as used in the tables.
-pub(crate) trait Measured {
+pub(crate) trait PortalsQuantities {
     /// A cell of one of the experiments.
-    fn of(self, experiment: &str, factors: &[(&str, &str)], size: u64) -> Quantity;
+    fn portals_cell(self, experiment: &str, factors: &[(&str, &str)], size: u64) -> Quantity;
     /// Microseconds one way.
-    fn late(self, size: u64) -> Quantity;
+    fn portals_latency(self, size: u64) -> Quantity;
     /// Latency after `entries` entries that do not match.
-    fn behind(self, entries: u64) -> Quantity;
+    fn latency_behind(self, entries: u64) -> Quantity;
     /// Microseconds of that which a component takes, at the small size.
-    fn part(self, component: &str) -> Quantity;
+    fn component(self, component: &str) -> Quantity;
     /// Interrupts of a message.
     fn interrupts(self, size: u64) -> Quantity;
     /// 10^6 bytes per second of a ping-pong.
@@ -51,46 +51,46 @@ pub(crate) trait Measured {
     fn collective(self, op: &str, nodes: u64) -> Quantity;
 }
 
-impl Measured for Setup {
-    fn of(self, experiment: &str, factors: &[(&str, &str)], size: u64) -> Quantity {
+impl PortalsQuantities for Setup {
+    fn portals_cell(self, experiment: &str, factors: &[(&str, &str)], size: u64) -> Quantity {
         self.portals(experiment, factors, size)
     }
 
-    fn late(self, size: u64) -> Quantity {
-        self.of("portals-latency", &[("quantity", "time")], size)
+    fn portals_latency(self, size: u64) -> Quantity {
+        self.portals_cell("portals-latency", &[("quantity", "time")], size)
     }
 
-    fn behind(self, entries: u64) -> Quantity {
+    fn latency_behind(self, entries: u64) -> Quantity {
         let entries = entries.to_string();
-        self.of("portals-latency", &[("quantity", "time"), ("queues", &entries)], SMALL)
+        self.portals_cell("portals-latency", &[("quantity", "time"), ("queues", &entries)], SMALL)
     }
 
-    fn part(self, component: &str) -> Quantity {
-        self.of("portals-latency", &[("quantity", component)], SMALL)
+    fn component(self, component: &str) -> Quantity {
+        self.portals_cell("portals-latency", &[("quantity", component)], SMALL)
     }
 
     fn interrupts(self, size: u64) -> Quantity {
-        self.of("portals-latency", &[("quantity", "interrupts")], size)
+        self.portals_cell("portals-latency", &[("quantity", "interrupts")], size)
     }
 
     fn rate(self, size: u64) -> Quantity {
-        Quantity::from(size as f64) / self.late(size)
+        Quantity::from(size as f64) / self.portals_latency(size)
     }
 
     fn stream(self, op: &str, size: u64) -> Quantity {
-        self.of("portals-bandwidth", &[("op", op)], size)
+        self.portals_cell("portals-bandwidth", &[("op", op)], size)
     }
 
     fn late_posts(self) -> Quantity {
-        self.of("portals-bandwidth", &[("op", "late"), ("quantity", "unexpected")], SMALL)
+        self.portals_cell("portals-bandwidth", &[("op", "late"), ("quantity", "unexpected")], SMALL)
     }
 
     fn posting(self, op: &str, quantity: &str) -> Quantity {
-        self.of("portals-post", &[("op", op), ("quantity", quantity)], LARGER)
+        self.portals_cell("portals-post", &[("op", op), ("quantity", quantity)], LARGER)
     }
 
     fn collective(self, op: &str, nodes: u64) -> Quantity {
         let nodes = nodes.to_string();
-        self.of("portals-collective", &[("op", op), ("ranks", &nodes)], BLOCK)
+        self.portals_cell("portals-collective", &[("op", op), ("ranks", &nodes)], BLOCK)
     }
 }

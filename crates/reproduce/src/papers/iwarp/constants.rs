@@ -2,7 +2,7 @@
 
 use super::setups::{ALL, CARD, RING};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::whatif::key;
 
 const UNUSED: &str = "nothing in the model depends on it";
@@ -11,7 +11,7 @@ const BUILT: &str = "how our MPI connects when it connects at the start";
 /// Bytes of a packet that the paper counts in the MTU and the machine file does not.
 const HEADERS: f64 = 60.0;
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     table.unused(&["IW-007"], "nothing in the model depends on how many use the library");
     hardware(table);
     connections(table);
@@ -19,7 +19,7 @@ pub(super) fn table(table: &mut Table) {
 }
 
 /// Section 4 on the machines.
-fn hardware(table: &mut Table) {
+fn hardware(table: &mut ClaimTable) {
     table.method(&["IW-013", "IW-060", "IW-071"], "nodes that processes sit on", 4.0);
     table.unused(&["IW-014", "IW-015"], "each rank has a processor of its own, up to eight of a node");
     table.unused(&["IW-016", "IW-017"], UNUSED);
@@ -34,7 +34,7 @@ fn hardware(table: &mut Table) {
 }
 
 /// Section 3 on connections.
-fn connections(table: &mut Table) {
+fn connections(table: &mut ClaimTable) {
     table.method(
         &["IW-008"],
         "messages of a modelled connection: request, answer, and that it is ready",

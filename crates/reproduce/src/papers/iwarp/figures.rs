@@ -5,11 +5,11 @@ use super::setups::{
 };
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::HOST_HOST;
-use crate::papers::figure::{Axis, BYTES, MB, Plan, US, US_LOG};
+use crate::papers::figure::{Axis, BYTES, FigurePlan, MB, US, US_LOG};
 use crate::papers::published::IWARP;
 
 /// All figures of the paper.
-pub(crate) fn plans() -> Vec<Plan> {
+pub(crate) fn plans() -> Vec<FigurePlan> {
     let mut all = vec![latency(), bandwidth()];
     all.extend(puts());
     all.extend(gets());
@@ -19,9 +19,9 @@ pub(crate) fn plans() -> Vec<Plan> {
 }
 
 /// Latencies, as in Figure 4(a).
-fn latency() -> Plan {
+fn latency() -> FigurePlan {
     let small = super::setups::SMALL;
-    Plan::new(IWARP, "4(a)", "latency", "Latency of small messages")
+    FigurePlan::new(IWARP, "4(a)", "latency", "Latency of small messages")
         .axes(BYTES, US)
         .curve("verbs, RDMA write", LATENCIES, |n| CARD.latency("write", HOST_HOST, n))
         .curve("sockets", LATENCIES, |n| SOCKETS.latency("send", HOST_HOST, n))
@@ -36,8 +36,8 @@ fn latency() -> Plan {
 }
 
 /// Bandwidths, as in Figure 4(b).
-fn bandwidth() -> Plan {
-    Plan::new(IWARP, "4(b)", "bandwidth", "Bandwidth of windows of messages")
+fn bandwidth() -> FigurePlan {
+    FigurePlan::new(IWARP, "4(b)", "bandwidth", "Bandwidth of windows of messages")
         .axes(BYTES, MB)
         .curve("verbs, RDMA write", SWEEP, |n| CARD.bandwidth("write", HOST_HOST, 1, n))
         .curve("sockets", SWEEP, |n| SOCKETS.bandwidth("send", HOST_HOST, 1, n))
@@ -57,10 +57,10 @@ const FOUR: [(&str, Library); 4] =
 
 /// A curve for each of the four.
 fn four(
-    mut plan: Plan,
+    mut plan: FigurePlan,
     sizes: impl IntoIterator<Item = u64> + Clone,
     of: fn(Library, u64) -> Quantity,
-) -> Plan {
+) -> FigurePlan {
     for (label, library) in FOUR {
         plan = plan.curve(label, sizes.clone(), |n| of(library, n));
     }
@@ -68,10 +68,11 @@ fn four(
 }
 
 /// Figure 5: latency and bandwidth of puts.
-fn puts() -> [Plan; 2] {
+fn puts() -> [FigurePlan; 2] {
     let small = super::setups::SMALL;
-    let late = Plan::new(IWARP, "5(a)", "put_latency", "Latency of puts").axes(BYTES, US);
-    let wide = Plan::new(IWARP, "5(b)", "put_bandwidth", "Bandwidth of windows of puts").axes(BYTES, MB);
+    let late = FigurePlan::new(IWARP, "5(a)", "put_latency", "Latency of puts").axes(BYTES, US);
+    let wide =
+        FigurePlan::new(IWARP, "5(b)", "put_bandwidth", "Bandwidth of windows of puts").axes(BYTES, MB);
     [
         four(late, LATENCIES, Library::put_latency)
             .point(0, "IW-036", small)
@@ -87,10 +88,11 @@ fn puts() -> [Plan; 2] {
 }
 
 /// Figure 6: latency and bandwidth of gets.
-fn gets() -> [Plan; 2] {
+fn gets() -> [FigurePlan; 2] {
     let small = super::setups::SMALL;
-    let late = Plan::new(IWARP, "6(a)", "get_latency", "Latency of gets").axes(BYTES, US);
-    let wide = Plan::new(IWARP, "6(b)", "get_bandwidth", "Bandwidth of windows of gets").axes(BYTES, MB);
+    let late = FigurePlan::new(IWARP, "6(a)", "get_latency", "Latency of gets").axes(BYTES, US);
+    let wide =
+        FigurePlan::new(IWARP, "6(b)", "get_bandwidth", "Bandwidth of windows of gets").axes(BYTES, MB);
     [
         four(late, LATENCIES, Library::get_latency)
             .point(0, "IW-050", small)
@@ -106,11 +108,11 @@ fn gets() -> [Plan; 2] {
 }
 
 /// Figures 7 and 8(a).
-fn collectives() -> [Plan; 3] {
+fn collectives() -> [FigurePlan; 3] {
     let small = super::setups::SMALL;
     let processes = Axis::logarithmic("processes of four nodes");
     let vectors = |number, experiment, title, call: &'static str| {
-        Plan::new(IWARP, number, experiment, title)
+        FigurePlan::new(IWARP, number, experiment, title)
             .axes(BYTES, US_LOG)
             .curve("MPICH2", VECTORS, |n| MPICH2.collective(call, ALL, n))
             .curve("MVAPICH2-R", VECTORS, |n| RING.collective(call, ALL, n))
@@ -122,7 +124,7 @@ fn collectives() -> [Plan; 3] {
         vectors("7(b)", "imb_allgather", "Allgather of 32 processes", "mpi-allgather")
             .point(0, "IW-064", small)
             .point(1, "IW-065", small),
-        Plan::new(IWARP, "8(a)", "imb_barrier", "Barrier")
+        FigurePlan::new(IWARP, "8(a)", "imb_barrier", "Barrier")
             .axes(processes, US)
             .curve("MPICH2", CROWDS, |n| MPICH2.collective("mpi-barrier", n, 0))
             .curve("MVAPICH2-R", CROWDS, |n| RING.collective("mpi-barrier", n, 0)),
@@ -130,14 +132,14 @@ fn collectives() -> [Plan; 3] {
 }
 
 /// Figure 8(b), as gains.
-fn kernels() -> Plan {
+fn kernels() -> FigurePlan {
     let x = Axis::named("kernel", &["IS", "CG"]);
     let y = Axis::linear("gain over MPICH2 (%)");
     let gain = |bar| {
         let kernel = if bar == 1 { "nas-is" } else { "nas-cg" };
         MPICH2.kernel(kernel, 16).above(RING.kernel(kernel, 16))
     };
-    Plan::new(IWARP, "8(b)", "nas_is", "Kernels of NAS, 16 processes")
+    FigurePlan::new(IWARP, "8(b)", "nas_is", "Kernels of NAS, 16 processes")
         .axes(x, y)
         .bars()
         .curve("MVAPICH2-R", 1..=2, gain)

@@ -2,14 +2,14 @@
 
 use super::setups::{CARD, LARGEST, MPICH2, RING, SENDING, SMALL, SOCKETS};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::HOST_HOST;
 
 /// A link of twice the rate.
 const LINK_TWICE: &str = "link.rate_mbps=2500";
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     latency(table);
     latency_claims(table);
     bandwidth(table);
@@ -23,7 +23,7 @@ fn sockets() -> Quantity {
     SOCKETS.latency("send", HOST_HOST, SMALL)
 }
 
-fn latency(table: &mut Table) {
+fn latency(table: &mut ClaimTable) {
     table.number(
         &["IW-022"],
         "half a round trip of writes of 4 B, which both sides look for in memory",
@@ -41,7 +41,7 @@ fn latency(table: &mut Table) {
     );
 }
 
-fn latency_claims(table: &mut Table) {
+fn latency_claims(table: &mut ClaimTable) {
     let (ring, sending) = (RING.latency(SMALL), SENDING.latency(SMALL));
     table.checks(
         &["IW-028"],
@@ -74,7 +74,7 @@ fn latency_claims(table: &mut Table) {
     );
 }
 
-fn bandwidth(table: &mut Table) {
+fn bandwidth(table: &mut ClaimTable) {
     const PEAK: &str = "largest bandwidth, 16 KiB to 1 MiB";
     table.number(&["IW-030"], PEAK, CARD.peak("write", HOST_HOST, 1));
     table.number(&["IW-032"], PEAK, SOCKETS.peak("send", HOST_HOST, 1));

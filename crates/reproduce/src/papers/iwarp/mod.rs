@@ -29,11 +29,11 @@ mod parallel;
 mod setups;
 mod sided;
 
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 pub(crate) use setups::*;
 
 /// Adds all rows of the paper.
-pub(crate) fn table(table: &mut Table) {
+pub(crate) fn table(table: &mut ClaimTable) {
     constants::table(table);
     messages::table(table);
     sided::table(table);

@@ -2,16 +2,16 @@
 
 use super::setups::{ALL, CROWDS, Library, MPICH2, RING, SMALL};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     vectors(table);
     barrier(table);
     kernels(table);
 }
 
-fn vectors(table: &mut Table) {
+fn vectors(table: &mut ClaimTable) {
     let how = "a call of a row of 16 with 4 B, 32 processes, 8 of a node: the mean of all";
     let allreduce = |library: Library| library.collective("mpi-allreduce", ALL, SMALL);
     let allgather = |library: Library| library.collective("mpi-allgather", ALL, SMALL);
@@ -40,7 +40,7 @@ fn vectors(table: &mut Table) {
     );
 }
 
-fn barrier(table: &mut Table) {
+fn barrier(table: &mut ClaimTable) {
     let barrier = |library: Library, ranks| library.collective("mpi-barrier", ranks, 0);
     table.number(
         &["IW-067", "IW-076"],
@@ -57,7 +57,7 @@ fn barrier(table: &mut Table) {
     );
 }
 
-fn kernels(table: &mut Table) {
+fn kernels(table: &mut ClaimTable) {
     let gain = |kernel: &str| MPICH2.kernel(kernel, 16).above(RING.kernel(kernel, 16));
     table.number(
         &["IW-072"],

@@ -2,16 +2,16 @@
 
 use super::setups::{BOTH, Library, MPICH2, RING, SENDING, SMALL, SWEEP};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     put_latency(table);
     put_bandwidth(table);
     gets(table);
 }
 
-fn put_latency(table: &mut Table) {
+fn put_latency(table: &mut ClaimTable) {
     let put = |library: Library| library.put_latency(SMALL);
     let how = "half of two epochs of start, put of 4 B and complete, one each way";
     table.number(&["IW-036"], how, put(MPICH2));
@@ -39,7 +39,7 @@ fn put_latency(table: &mut Table) {
 /// The difference that counts as about the same.
 const SAME: f64 = 0.1;
 
-fn put_bandwidth(table: &mut Table) {
+fn put_bandwidth(table: &mut ClaimTable) {
     const PEAK: &str = "largest bandwidth of puts, 16 KiB to 1 MiB";
     table.number(&["IW-043"], PEAK, MPICH2.put_peak());
     table.number(&["IW-044"], PEAK, RING.put_peak());
@@ -73,7 +73,7 @@ fn put_bandwidth(table: &mut Table) {
     );
 }
 
-fn gets(table: &mut Table) {
+fn gets(table: &mut ClaimTable) {
     let how = "half of two epochs of start, get of 4 B and complete, one each way";
     table.number(&["IW-050"], how, MPICH2.get_latency(SMALL));
     table.number(&["IW-051"], how, RING.get_latency(SMALL));

@@ -4,7 +4,7 @@ use super::setups::{
     CARDS, CHANNELS_SERIAL, CHANNELS_THREADS, LARGEST, PORTS, PORTS_SERIAL, PORTS_THREADS, SINGLE,
 };
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{Setup, leaves, raises};
 use crate::claims::whatif::{self, key};
@@ -17,7 +17,7 @@ const BUILT: &str = "how the experiment is built";
 /// GB/s of the host's slot, which the modelled machine does not limit separately (MR-010, MR-036).
 const SLOT: f64 = 4.0;
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     hardware(table);
     method(table);
     mechanisms(table);
@@ -39,7 +39,7 @@ fn bound(term: Term, setup: Setup) -> Quantity {
 }
 
 /// Sections 1 and 5.1.
-fn hardware(table: &mut Table) {
+fn hardware(table: &mut ClaimTable) {
     table.unused(&["MR-005"], "nothing in the model depends on how many use such networks");
     table.unused(&["MR-007"], "a mistake of the paper: immediate data have 4 bytes");
     table.input(&["MR-008", "MR-041"], key::LINK_RATE, SINGLE.parameter(key::LINK_RATE) / GB);
@@ -55,7 +55,7 @@ fn hardware(table: &mut Table) {
 }
 
 /// Section 4, and the sizes of section 5.
-fn method(table: &mut Table) {
+fn method(table: &mut ClaimTable) {
     let writes = WRITES as f64;
     table.method(&["MR-006"], "send, receive, write, read", 4.0);
     table.unused(&["MR-020"], "a message of no bytes has no bandwidth, and the paper shows none");
@@ -73,7 +73,7 @@ fn method(table: &mut Table) {
     table.method(&["MR-132"], "two cards, two ports, two channels of a rail", 3.0);
 }
 
-fn mechanisms(table: &mut Table) {
+fn mechanisms(table: &mut ClaimTable) {
     table.unused(&["MR-130"], "a rule of uDAPL, which the suite tests on every device");
     table.unused(&["MR-131", "MR-135", "MR-136", "MR-137"], BUILT);
     table.unused(&["MR-138"], "threads that are there all the time, as a team of OpenMP");
@@ -81,7 +81,7 @@ fn mechanisms(table: &mut Table) {
 }
 
 /// The theory of section 3.
-fn theory(table: &mut Table) {
+fn theory(table: &mut ClaimTable) {
     const FORMULA: &str = "the formula by which the bounds beside it are computed";
     table.unused(&["MR-014", "MR-015", "MR-016"], FORMULA);
     let how = "by the values of the machine file";
@@ -92,26 +92,26 @@ fn theory(table: &mut Table) {
         &["MR-018"],
         "at 2 MiB with threads two channels of a rail carry at most what two ports do, and less than two cards",
         [
-            Check::at_most("ports, MB/s", CHANNELS_THREADS.uni(LARGEST), PORTS_THREADS.uni(LARGEST), 0.01),
-            Check::below("cards, MB/s", CHANNELS_THREADS.uni(LARGEST), super::setups::CARDS_THREADS.uni(LARGEST), 0.05),
+            Check::at_most("ports, MB/s", CHANNELS_THREADS.unidirectional(LARGEST), PORTS_THREADS.unidirectional(LARGEST), 0.01),
+            Check::below("cards, MB/s", CHANNELS_THREADS.unidirectional(LARGEST), super::setups::CARDS_THREADS.unidirectional(LARGEST), 0.05),
         ],
     );
-    let wide = |options| PORTS_THREADS.with(options).uni(LARGEST);
+    let wide = |options| PORTS_THREADS.with(options).unidirectional(LARGEST);
     table.checks(
         &["MR-133"],
         "over two ports with threads at 2 MiB a bus twice as fast raises the bandwidth by 5 % at least, links twice as fast \
          do not",
         [
-            raises("bus, MB/s", wide(whatif::EXPRESS_TWICE), PORTS_THREADS.uni(LARGEST)),
-            leaves("links, MB/s", wide(whatif::EXPRESS_LINK_TWICE), PORTS_THREADS.uni(LARGEST)),
+            raises("bus, MB/s", wide(whatif::EXPRESS_TWICE), PORTS_THREADS.unidirectional(LARGEST)),
+            leaves("links, MB/s", wide(whatif::EXPRESS_LINK_TWICE), PORTS_THREADS.unidirectional(LARGEST)),
         ],
     );
     table.checks(
         &["MR-134"],
         "at 4 KiB two channels of a rail take at least as long as two ports of a card, by one thread and by two",
         [
-            Check::at_most("one thread, us", PORTS_SERIAL.late(4096), CHANNELS_SERIAL.late(4096), 0.0),
-            Check::at_most("two threads, us", PORTS_THREADS.late(4096), CHANNELS_THREADS.late(4096), 0.0),
+            Check::at_most("one thread, us", PORTS_SERIAL.latency(4096), CHANNELS_SERIAL.latency(4096), 0.0),
+            Check::at_most("two threads, us", PORTS_THREADS.latency(4096), CHANNELS_THREADS.latency(4096), 0.0),
         ],
     );
 }

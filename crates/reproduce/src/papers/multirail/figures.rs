@@ -1,18 +1,18 @@
 //! The paper's figures: 4 to 10.
 
-use super::setups::{CARDS_SERIAL, CARDS_THREADS, Case, ONE, PORTS_SERIAL, PORTS_THREADS, SMALL, SWEEP};
-use crate::papers::figure::{Axis, BYTES, MB, Plan, US};
+use super::setups::{CARDS_SERIAL, CARDS_THREADS, ONE, PORTS_SERIAL, PORTS_THREADS, RailSetup, SMALL, SWEEP};
+use crate::papers::figure::{Axis, BYTES, FigurePlan, MB, US};
 use crate::papers::published::MULTIRAIL;
 
 /// Bars of Figures 9 and 10, from left to right.
-const BARS: [Case; 3] = [ONE, CARDS_THREADS, CARDS_SERIAL];
+const BARS: [RailSetup; 3] = [ONE, CARDS_THREADS, CARDS_SERIAL];
 
-fn figure(number: &'static str, experiment: &'static str, title: &'static str) -> Plan {
-    Plan::new(MULTIRAIL, number, experiment, title)
+fn figure(number: &'static str, experiment: &'static str, title: &'static str) -> FigurePlan {
+    FigurePlan::new(MULTIRAIL, number, experiment, title)
 }
 
 /// All figures of the paper.
-pub(crate) fn plans() -> Vec<Plan> {
+pub(crate) fn plans() -> Vec<FigurePlan> {
     let mut all = vec![latency()];
     all.extend(streams());
     all.extend(breakdowns());
@@ -20,7 +20,7 @@ pub(crate) fn plans() -> Vec<Plan> {
 }
 
 /// Figure 4: latency.
-fn latency() -> Plan {
+fn latency() -> FigurePlan {
     let five = [
         ("single rail", ONE),
         ("two ports, one thread", PORTS_SERIAL),
@@ -29,25 +29,26 @@ fn latency() -> Plan {
         ("two cards, threads", CARDS_THREADS),
     ];
     let empty = figure("4", "latency", "Time of a write, by rails").axes(BYTES, US);
-    let curve = |plan: Plan, (name, case): (&str, Case)| plan.curve(name, SMALL, |n| case.late(n));
+    let curve =
+        |plan: FigurePlan, (name, case): (&str, RailSetup)| plan.curve(name, SMALL, |n| case.latency(n));
     five.into_iter().fold(empty, curve).band(0, "MR-048").point(4, "MR-054", 4096)
 }
 
 /// Figures 5 to 8.
-fn streams() -> [Plan; 4] {
+fn streams() -> [FigurePlan; 4] {
     let (ports, cards) = ([PORTS_SERIAL, PORTS_THREADS], [CARDS_SERIAL, CARDS_THREADS]);
     [
-        stream("5", "bandwidth_multiport", "Bandwidth over two ports", Case::uni, ports)
+        stream("5", "bandwidth_multiport", "Bandwidth over two ports", RailSetup::unidirectional, ports)
             .level(0, "MR-064")
             .level(2, "MR-070"),
-        stream("6", "bandwidth_multihca", "Bandwidth over two cards", Case::uni, cards)
+        stream("6", "bandwidth_multihca", "Bandwidth over two cards", RailSetup::unidirectional, cards)
             .level(0, "MR-064")
             .level(1, "MR-075")
             .level(2, "MR-076"),
-        stream("7", "bibw_multiport", "Both ways over two ports", Case::both, ports)
+        stream("7", "bibw_multiport", "Both ways over two ports", RailSetup::bidirectional, ports)
             .point(0, "MR-082", 2 << 20)
             .point(2, "MR-086", 2 << 20),
-        stream("8", "bibw_multihca", "Both ways over two cards", Case::both, cards)
+        stream("8", "bibw_multihca", "Both ways over two cards", RailSetup::bidirectional, cards)
             .point(0, "MR-082", 2 << 20)
             .level(1, "MR-089")
             .point(2, "MR-092", 128 << 10)
@@ -56,7 +57,7 @@ fn streams() -> [Plan; 4] {
 }
 
 /// Figures 9 and 10.
-fn breakdowns() -> [Plan; 2] {
+fn breakdowns() -> [FigurePlan; 2] {
     let small = figure("9", "breakdown_512", "Where the time goes at 512 B");
     let large = figure("10", "breakdown_4k", "Where the time goes at 4 KiB");
     [
@@ -66,7 +67,12 @@ fn breakdowns() -> [Plan; 2] {
 }
 
 /// A figure of bars: for each, posting and waiting.
-fn bars(plan: Plan, size: u64, posts: [Option<&'static str>; 3], waits: [&'static str; 3]) -> Plan {
+fn bars(
+    plan: FigurePlan,
+    size: u64,
+    posts: [Option<&'static str>; 3],
+    waits: [&'static str; 3],
+) -> FigurePlan {
     let x =
         Axis::named("rails, and what serves them", &["one rail", "two, a thread each", "two, one thread"]);
     let y = Axis { title: "time of 20 writes (µs)", ..US };
@@ -87,9 +93,9 @@ fn stream(
     number: &'static str,
     experiment: &'static str,
     title: &'static str,
-    of: fn(Case, u64) -> crate::claims::quantity::Quantity,
-    [serial, threads]: [Case; 2],
-) -> Plan {
+    of: fn(RailSetup, u64) -> crate::claims::quantity::Quantity,
+    [serial, threads]: [RailSetup; 2],
+) -> FigurePlan {
     figure(number, experiment, title)
         .axes(BYTES, MB)
         .curve("single rail", SWEEP, |n| of(ONE, n))

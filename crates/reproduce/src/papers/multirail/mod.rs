@@ -21,11 +21,11 @@ mod latency;
 mod setups;
 mod streams;
 
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 pub(crate) use setups::*;
 
 /// Adds all rows of the paper.
-pub(crate) fn table(table: &mut Table) {
+pub(crate) fn table(table: &mut ClaimTable) {
     constants::table(table);
     latency::table(table);
     streams::table(table);

@@ -50,38 +50,38 @@ pub(crate) const VISIBLE: f64 = 1.05;
 
 /// The engine and the experiment measured on a setup.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Case {
+pub(crate) struct RailSetup {
     pub(crate) setup: Setup,
     pub(crate) engine: &'static str,
 }
 
-pub(crate) const ONE: Case = Case { setup: SINGLE, engine: "single" };
-pub(crate) const PORTS_SERIAL: Case = Case { setup: PORTS, engine: SERIAL };
-pub(crate) const PORTS_THREADS: Case = Case { setup: PORTS, engine: THREADS };
-pub(crate) const CARDS_SERIAL: Case = Case { setup: CARDS, engine: SERIAL };
-pub(crate) const CARDS_THREADS: Case = Case { setup: CARDS, engine: THREADS };
+pub(crate) const ONE: RailSetup = RailSetup { setup: SINGLE, engine: "single" };
+pub(crate) const PORTS_SERIAL: RailSetup = RailSetup { setup: PORTS, engine: SERIAL };
+pub(crate) const PORTS_THREADS: RailSetup = RailSetup { setup: PORTS, engine: THREADS };
+pub(crate) const CARDS_SERIAL: RailSetup = RailSetup { setup: CARDS, engine: SERIAL };
+pub(crate) const CARDS_THREADS: RailSetup = RailSetup { setup: CARDS, engine: THREADS };
 /// Configuration (c): two channels over a single rail.
-pub(crate) const CHANNELS_SERIAL: Case = Case { setup: SINGLE, engine: SERIAL };
-pub(crate) const CHANNELS_THREADS: Case = Case { setup: SINGLE, engine: THREADS };
+pub(crate) const CHANNELS_SERIAL: RailSetup = RailSetup { setup: SINGLE, engine: SERIAL };
+pub(crate) const CHANNELS_THREADS: RailSetup = RailSetup { setup: SINGLE, engine: THREADS };
 
-impl Case {
+impl RailSetup {
     /// This setup with values changed, for a what-if.
     pub(crate) const fn with(self, options: &'static str) -> Self {
         Self { setup: self.setup.with(options), ..self }
     }
 
     /// 10^6 bytes per second, one way.
-    pub(crate) fn uni(self, size: u64) -> Quantity {
+    pub(crate) fn unidirectional(self, size: u64) -> Quantity {
         self.setup.rails("rail-bandwidth", self.engine, "", size)
     }
 
     /// 10^6 bytes per second, both ways together.
-    pub(crate) fn both(self, size: u64) -> Quantity {
+    pub(crate) fn bidirectional(self, size: u64) -> Quantity {
         self.setup.rails("rail-bibw", self.engine, "", size)
     }
 
     /// Microseconds for each of 20 writes.
-    pub(crate) fn late(self, size: u64) -> Quantity {
+    pub(crate) fn latency(self, size: u64) -> Quantity {
         self.setup.rails("rail-latency", self.engine, "", size)
     }
 
@@ -97,12 +97,12 @@ impl Case {
 
     /// The largest bandwidth one way.
     pub(crate) fn peak(self) -> Quantity {
-        Quantity::greatest(PEAK.map(|n| self.uni(n)))
+        Quantity::greatest(PEAK.map(|n| self.unidirectional(n)))
     }
 
     /// The largest bandwidth both ways.
     pub(crate) fn bipeak(self) -> Quantity {
-        Quantity::greatest(PEAK.map(|n| self.both(n)))
+        Quantity::greatest(PEAK.map(|n| self.bidirectional(n)))
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
     fn a_sleeping_processor_makes_the_gain_that_two_rails_cannot() {
         const ALL_AWAKE: &str = "chipset.asleep_ratio=1";
         let gain = |options| {
-            let [one, two] = [ONE, CARDS_THREADS].map(|case| case.with(options).uni(1 << 20));
+            let [one, two] = [ONE, CARDS_THREADS].map(|case| case.with(options).unidirectional(1 << 20));
             (value(&one), value(&two.above(one)))
         };
         let (asleep, beyond) = gain("");

@@ -1,17 +1,17 @@
 //! Bandwidth one way (5.3) and both ways (5.4), and the conclusions (6): Figures 5 to 8.
 
 use super::setups::{
-    CARDS_SERIAL, CARDS_THREADS, Case, LARGEST, ONE, PORTS_SERIAL, PORTS_THREADS, SWEEP, above, from,
+    CARDS_SERIAL, CARDS_THREADS, LARGEST, ONE, PORTS_SERIAL, PORTS_THREADS, RailSetup, SWEEP, above, from,
 };
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::whatif;
 
 const PEAK: &str = "largest bandwidth of 20 writes, 32 KiB to 2 MiB";
 const BIPEAK: &str = "largest bandwidth of 20 writes each way, 32 KiB to 2 MiB";
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     peaks(table);
     thresholds(table);
     uni_claims(table);
@@ -21,15 +21,15 @@ pub(super) fn table(table: &mut Table) {
 }
 
 /// By how many per cent the first peak is above the second.
-fn gain(a: Case, b: Case) -> Quantity {
+fn gain(a: RailSetup, b: RailSetup) -> Quantity {
     a.peak().above(b.peak())
 }
 
-fn bigain(a: Case, b: Case) -> Quantity {
+fn bigain(a: RailSetup, b: RailSetup) -> Quantity {
     a.bipeak().above(b.bipeak())
 }
 
-fn peaks(table: &mut Table) {
+fn peaks(table: &mut ClaimTable) {
     table.number(&["MR-064"], PEAK, ONE.peak());
     table.number(&["MR-070"], PEAK, PORTS_THREADS.peak());
     table.number(&["MR-075"], PEAK, CARDS_SERIAL.peak());
@@ -48,21 +48,21 @@ fn peaks(table: &mut Table) {
     table.number(&["MR-080"], how, gain(CARDS_THREADS, PORTS_THREADS));
 }
 
-fn thresholds(table: &mut Table) {
-    let ratio = |case: Case| move |n| case.uni(n) / ONE.uni(n);
+fn thresholds(table: &mut ClaimTable) {
+    let ratio = |case: RailSetup| move |n| case.unidirectional(n) / ONE.unidirectional(n);
     let how = "largest size, 8 B to 2 MiB, at which the bandwidth is not above that of a single rail by 5 %";
     table.number(&["MR-069"], how, above(&SWEEP, ratio(PORTS_THREADS)));
     let how =
         "smallest size, 8 B to 2 MiB, from which on the bandwidth is above that of a single rail by 5 %";
     table.number(&["MR-073"], how, from(&SWEEP, ratio(CARDS_SERIAL)));
     table.number(&["MR-074"], how, from(&SWEEP, ratio(CARDS_THREADS)));
-    let below = |n: u64| (n as f64, ONE.uni(n) / PORTS_SERIAL.uni(n));
+    let below = |n: u64| (n as f64, ONE.unidirectional(n) / PORTS_SERIAL.unidirectional(n));
     table.exactly(
         &["MR-067"],
         "smallest size, 8 B to 2 MiB, from which on the bandwidth is not below that of a single rail by 1 %",
         Quantity::last(SWEEP.map(below).into(), 1.01.into()) * 2.0,
     );
-    let near = |n: u64| (n, PORTS_THREADS.peak() * 0.9, PORTS_THREADS.uni(n));
+    let near = |n: u64| (n, PORTS_THREADS.peak() * 0.9, PORTS_THREADS.unidirectional(n));
     table.sizes(
         &["MR-071"],
         "smallest and largest size, 8 B to 2 MiB, at which the bandwidth is within 10 % of its peak",
@@ -71,13 +71,13 @@ fn thresholds(table: &mut Table) {
     );
 }
 
-fn uni_claims(table: &mut Table) {
+fn uni_claims(table: &mut ClaimTable) {
     table.checks(
         &["MR-066"],
         "peaks within 5 %",
         [Check::alike("MB/s", PORTS_SERIAL.peak(), ONE.peak(), 0.05)],
     );
-    let at = |case: Case| case.uni(64 << 10);
+    let at = |case: RailSetup| case.unidirectional(64 << 10);
     table.checks(
         &["MR-068"],
         "at 64 KiB one thread over two ports is slower than over one, and less so if waiting at one port does not hold up \
@@ -89,39 +89,45 @@ fn uni_claims(table: &mut Table) {
     );
 }
 
-fn bipeaks(table: &mut Table) {
+fn bipeaks(table: &mut ClaimTable) {
     let at = "bandwidth of 20 writes of 2 MiB each way";
-    table.number(&["MR-082"], at, ONE.both(LARGEST));
-    table.number(&["MR-086"], at, PORTS_THREADS.both(LARGEST));
-    table.number(&["MR-095"], at, CARDS_THREADS.both(LARGEST));
+    table.number(&["MR-082"], at, ONE.bidirectional(LARGEST));
+    table.number(&["MR-086"], at, PORTS_THREADS.bidirectional(LARGEST));
+    table.number(&["MR-095"], at, CARDS_THREADS.bidirectional(LARGEST));
     table.number(&["MR-089"], BIPEAK, CARDS_SERIAL.bipeak());
-    table.number(&["MR-092"], "bandwidth of 20 writes of 128 KiB each way", CARDS_THREADS.both(128 << 10));
+    table.number(
+        &["MR-092"],
+        "bandwidth of 20 writes of 128 KiB each way",
+        CARDS_THREADS.bidirectional(128 << 10),
+    );
     let how = "peak over that of a single rail";
     table.number(&["MR-085"], how, bigain(PORTS_THREADS, ONE));
     table.number(&["MR-090"], how, bigain(CARDS_SERIAL, ONE));
     table.number(
         &["MR-093"],
         "at 128 KiB over the peak of a single rail",
-        CARDS_THREADS.both(128 << 10).above(ONE.bipeak()),
+        CARDS_THREADS.bidirectional(128 << 10).above(ONE.bipeak()),
     );
     let how = "peak over that with two ports";
     table.number(&["MR-096"], how, bigain(CARDS_SERIAL, PORTS_SERIAL));
     table.number(&["MR-097"], how, bigain(CARDS_THREADS, PORTS_THREADS));
 }
 
-fn bithresholds(table: &mut Table) {
-    let ratio = |case: Case| move |n| case.both(n) / ONE.both(n);
+fn bithresholds(table: &mut ClaimTable) {
+    let ratio = |case: RailSetup| move |n| case.bidirectional(n) / ONE.bidirectional(n);
     let how = "largest size, 8 B to 2 MiB, at which the bandwidth is not above that of a single rail by 5 %";
     table.number(&["MR-087"], how, above(&SWEEP, ratio(CARDS_SERIAL)));
     table.number(&["MR-088"], how, above(&SWEEP, ratio(CARDS_THREADS)));
     // 1 and more below nine tenths of the gain.
-    let short = |n: u64| (n as f64, Quantity::from(0.9 * 0.68 + 1.0) / (CARDS_SERIAL.both(n) / ONE.both(n)));
+    let short = |n: u64| {
+        (n as f64, Quantity::from(0.9 * 0.68 + 1.0) / (CARDS_SERIAL.bidirectional(n) / ONE.bidirectional(n)))
+    };
     table.exactly(
         &["MR-091"],
         "largest size, 8 B to 2 MiB, up to which the gain is below nine tenths of 68 %",
         Quantity::last(SWEEP.map(short).into(), (1.0 + 1e-9).into()),
     );
-    let short = |n: u64| (n as f64, CARDS_THREADS.bipeak() / CARDS_THREADS.both(n));
+    let short = |n: u64| (n as f64, CARDS_THREADS.bipeak() / CARDS_THREADS.bidirectional(n));
     table.number(
         &["MR-094"],
         "size of the largest bandwidth, among the powers of two",
@@ -137,22 +143,23 @@ fn bithresholds(table: &mut Table) {
         "both ways as one way: peaks of one thread over two ports and of a single rail within 5 %, and below it at 4, 32 and \
          256 KiB",
         [4 << 10, 32 << 10, 256 << 10]
-            .map(|n| Check::below(format!("{n} B, MB/s"), PORTS_SERIAL.both(n), ONE.both(n), 0.0))
+            .map(|n| Check::below(format!("{n} B, MB/s"), PORTS_SERIAL.bidirectional(n), ONE.bidirectional(n), 0.0))
             .into_iter()
             .chain([Check::alike("MB/s", PORTS_SERIAL.bipeak(), ONE.bipeak(), 0.05)]),
     );
 }
 
 /// The four gains over a single rail, in the order that the paper found.
-fn order(of: impl Fn(Case) -> Quantity, what: &str) -> Vec<Check> {
+fn order(of: impl Fn(RailSetup) -> Quantity, what: &str) -> Vec<Check> {
     let all = [PORTS_SERIAL, PORTS_THREADS, CARDS_SERIAL, CARDS_THREADS].map(of);
     all.windows(2).map(|pair| Check::below(what, pair[0].clone(), pair[1].clone(), 0.05)).collect()
 }
 
 /// Sections 5.4 and 6, and the abstract.
-fn conclusions(table: &mut Table) {
-    let both =
-        || order(Case::peak, "one way, MB/s").into_iter().chain(order(Case::bipeak, "both ways, MB/s"));
+fn conclusions(table: &mut ClaimTable) {
+    let both = || {
+        order(RailSetup::peak, "one way, MB/s").into_iter().chain(order(RailSetup::bipeak, "both ways, MB/s"))
+    };
     table.checks(
         &["MR-004", "MR-128"],
         "both ways as one way, peaks rise by 5 % at least from two ports and one thread to two threads, to two cards and one \

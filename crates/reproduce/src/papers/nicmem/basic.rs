@@ -2,7 +2,7 @@
 
 use super::setups::{CASES, SETUP};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{Ends, HOST_HOST, HOST_NIC, LARGE, LATENCIES, NIC_HOST, NIC_NIC, case, leaves};
 use crate::claims::whatif;
@@ -12,7 +12,7 @@ use report::number::size;
 const COPY: u64 = 64 << 10;
 
 /// The card's copy rate, the processor's, and the processor use of each.
-pub(super) fn local_copy(table: &mut Table) {
+pub(super) fn local_copy(table: &mut ClaimTable) {
     let peak = |ends| SETUP.copy_peak(ends);
     let how = "largest rate of copies within one node, 16 KiB to 1 MiB";
     table.number(&["NM-028"], "largest rate of memcpy, 16 KiB to 1 MiB", SETUP.memcpy_peak());
@@ -39,7 +39,7 @@ pub(super) fn local_copy(table: &mut Table) {
 }
 
 /// Improvements over host-to-host.
-pub(super) fn latency(table: &mut Table) {
+pub(super) fn latency(table: &mut ClaimTable) {
     let at = |ends, size| SETUP.latency("write-imm", ends, size);
     let gain = |ends, size| at(ends, size).below(at(HOST_HOST, size));
     let saved = |ends, size| at(HOST_HOST, size) - at(ends, size);
@@ -109,7 +109,7 @@ pub(super) fn latency(table: &mut Table) {
 }
 
 /// "Similar improvement is also achieved in RDMA Read latency and bandwidth"; the figures are not in the paper.
-fn similar_reads(table: &mut Table) {
+fn similar_reads(table: &mut ClaimTable) {
     let sizes = [1 << 10, 4 << 10, 16 << 10, 64 << 10];
     let mean = |op| {
         let gain = |n| SETUP.latency(op, NIC_NIC, n).below(SETUP.latency(op, HOST_HOST, n));

@@ -3,7 +3,7 @@
 
 use super::setups::SETUP;
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::NIC_NIC;
 use crate::claims::whatif::key;
@@ -27,7 +27,7 @@ fn link_bits() -> Quantity {
 }
 
 /// Sections 2.1 and 3.
-pub(super) fn hardware(table: &mut Table) {
+pub(super) fn hardware(table: &mut ClaimTable) {
     let parameter = |key| SETUP.parameter(key);
     table.input(&["NM-002", "NM-023"], "bus.width_bytes, in bits", parameter(key::BUS_WIDTH) * 8.0);
     table.input(&["NM-003", "NM-024"], key::BUS_CLOCK, parameter(key::BUS_CLOCK));
@@ -59,7 +59,7 @@ pub(super) fn hardware(table: &mut Table) {
 }
 
 /// The parameters of the experiments.
-pub(super) fn method(table: &mut Table) {
+pub(super) fn method(table: &mut ClaimTable) {
     let window = f64::from(SETUP.tuning.window);
     table.method(&["NM-042"], "the window of all streams", window);
     table.method(&["NM-064"], "writes cross the bus of the target only", 1.0);
@@ -88,7 +88,7 @@ pub(super) fn method(table: &mut Table) {
 }
 
 /// Limits that follow from the machine.
-pub(super) fn limits(table: &mut Table) {
+pub(super) fn limits(table: &mut ClaimTable) {
     table.input(&["NM-059"], "bus: width times clock", bus_peak());
     table.input(&["NM-061", "NM-071"], "two links' worth of data", link_peak() * 2.0);
     table.input(&["NM-062", "NM-084"], key::NIC_MEMORY, SETUP.parameter(key::NIC_MEMORY));
@@ -97,7 +97,7 @@ pub(super) fn limits(table: &mut Table) {
 }
 
 /// Section 5: the MT25208.
-pub(super) fn next_generation(table: &mut Table) {
+pub(super) fn next_generation(table: &mut ClaimTable) {
     table.none(
         &["NM-129", "NM-130", "NM-131", "NM-132", "NM-133", "NM-134"],
         "the MT25208 is only discussed in the paper, never measured; it has no model",

@@ -22,11 +22,11 @@ pub(crate) mod figure {
     pub(crate) use super::patterns::{CHAIN_NODES, CHAIN_SIZES, NODES, SLAVES};
 }
 
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 pub(crate) use setups::*;
 
 /// All rows of the paper.
-pub(crate) fn table(table: &mut Table) {
+pub(crate) fn table(table: &mut ClaimTable) {
     constants::hardware(table);
     constants::method(table);
     constants::limits(table);

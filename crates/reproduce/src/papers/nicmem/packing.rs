@@ -2,7 +2,7 @@
 
 use super::setups::SETUP;
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{HOST_NIC, HOST_PACK, NIC_PACK, Pack, gather};
 use crate::claims::whatif;
@@ -25,7 +25,7 @@ fn at_all(check: impl Fn(String, u64) -> Check) -> impl Iterator<Item = Check> {
 }
 
 /// Figure 10: the time of packing.
-pub(super) fn time(table: &mut Table) {
+pub(super) fn time(table: &mut ClaimTable) {
     table.checks(
         &["NM-107"],
         "at most as long as host-memory pack at every block size, within 2 %",
@@ -56,7 +56,7 @@ fn mean_time(how: Pack) -> Quantity {
 }
 
 /// Which operations pay for registration.
-fn cost_models(table: &mut Table) {
+fn cost_models(table: &mut ClaimTable) {
     let block = 8 << 10;
     let slow = SETUP.with(whatif::REGISTRATION_SLOWER);
     let ratio = |how| slow.pack(how, "time", block) / took(how, block);
@@ -79,7 +79,7 @@ fn cost_models(table: &mut Table) {
 }
 
 /// Figure 11: the processor's part in packing.
-pub(super) fn cpu(table: &mut Table) {
+pub(super) fn cpu(table: &mut ClaimTable) {
     let share = |how, block| used(how, block) / took(how, block);
     let high = |how| {
         at_all(move |what, block| {

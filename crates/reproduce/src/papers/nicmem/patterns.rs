@@ -2,7 +2,7 @@
 
 use super::setups::SETUP;
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{Ends, HOST_HOST, HOST_NIC, NIC_HOST, NIC_NIC, SWEEP};
 use report::number::size;
@@ -17,7 +17,7 @@ pub(crate) const CHAIN_SIZES: [u64; 3] = [4 << 10, 64 << 10, 1 << 20];
 pub(crate) const CHAIN_NODES: u32 = 8;
 
 /// Section 3.5: a hot spot.
-pub(super) fn hotspot(table: &mut Table) {
+pub(super) fn hotspot(table: &mut ClaimTable) {
     let gain = |ends: Ends, base: Ends| {
         let at = |ends, slaves| SETUP.hotspot("write", ends, slaves);
         Quantity::mean(SLAVES.map(|slaves| at(ends, slaves).below(at(base, slaves))))
@@ -34,7 +34,7 @@ fn time(via: &str, ports: u32, nodes: u32, bytes: u64) -> Quantity {
 }
 
 /// Section 4.3: a chain of nodes.
-pub(super) fn chain(table: &mut Table) {
+pub(super) fn chain(table: &mut ClaimTable) {
     let faster = |ports, margin| {
         move |nodes, n| {
             let what = format!("{nodes} nodes, {}, us", size(n));
@@ -96,7 +96,7 @@ pub(super) fn chain(table: &mut Table) {
 }
 
 /// "The total benefit is the sum of benefit between every two nodes."
-fn gain_adds_up(table: &mut Table) {
+fn gain_adds_up(table: &mut ClaimTable) {
     let saved = |nodes, n| time("host", 1, nodes, n) - time("nic", 1, nodes, n);
     let growing = CHAIN_SIZES.map(|n| {
         let all = NODES.map(|nodes| saved(nodes, n));

@@ -3,7 +3,7 @@
 use super::constants::{bus_peak, link_peak};
 use super::setups::{NIC_CASES, SETUP};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{
     Ends, HOST_HOST, HOST_NIC, NIC_HOST, NIC_NIC, SWEEP, Setup, case, leaves, raises,
@@ -15,11 +15,11 @@ const PROBED: u64 = 64 << 10;
 /// Messages that the paper may call small.
 const SMALL: [u64; 3] = [64, 256, 1 << 10];
 
-fn uni(setup: Setup, ends: Ends, ports: u32) -> Quantity {
+fn unidirectional(setup: Setup, ends: Ends, ports: u32) -> Quantity {
     setup.bandwidth("write", ends, ports, PROBED)
 }
 
-fn bi(setup: Setup, ends: Ends, ports: u32) -> Quantity {
+fn bidirectional(setup: Setup, ends: Ends, ports: u32) -> Quantity {
     setup.bibw("write", ends, ports, PROBED)
 }
 
@@ -32,7 +32,7 @@ fn bipeak(ends: Ends, ports: u32) -> Quantity {
 }
 
 /// Section 3.2: streams one way.
-pub(super) fn one_way(table: &mut Table) {
+pub(super) fn one_way(table: &mut ClaimTable) {
     let how = "largest bandwidth, 16 KiB to 1 MiB";
     table.number(&["NM-043"], how, peak(HOST_HOST, 1));
     table.number(&["NM-044", "NM-076"], how, peak(NIC_NIC, 1));
@@ -60,18 +60,26 @@ pub(super) fn one_way(table: &mut Table) {
         &["NM-051"],
         "with a bus twice as fast host-to-host gains 5 % at least, nic-to-nic and nic-to-host at most 2 %",
         [
-            raises("host-to-host, MB/s", uni(fast, HOST_HOST, 1), uni(SETUP, HOST_HOST, 1)),
-            leaves("nic-to-nic, MB/s", uni(fast, NIC_NIC, 1), uni(SETUP, NIC_NIC, 1)),
-            leaves("nic-to-host, MB/s", uni(fast, NIC_HOST, 1), uni(SETUP, NIC_HOST, 1)),
+            raises(
+                "host-to-host, MB/s",
+                unidirectional(fast, HOST_HOST, 1),
+                unidirectional(SETUP, HOST_HOST, 1),
+            ),
+            leaves("nic-to-nic, MB/s", unidirectional(fast, NIC_NIC, 1), unidirectional(SETUP, NIC_NIC, 1)),
+            leaves(
+                "nic-to-host, MB/s",
+                unidirectional(fast, NIC_HOST, 1),
+                unidirectional(SETUP, NIC_HOST, 1),
+            ),
         ],
     );
     bottleneck(table);
 }
 
 /// Section 5 sums up the card's limits, section 4.1 where NIC memory avoids them.
-fn bottleneck(table: &mut Table) {
-    let change = |options| uni(SETUP.with(options), HOST_HOST, 1);
-    let base = || uni(SETUP, HOST_HOST, 1);
+fn bottleneck(table: &mut ClaimTable) {
+    let change = |options| unidirectional(SETUP.with(options), HOST_HOST, 1);
+    let base = || unidirectional(SETUP, HOST_HOST, 1);
     table.checks(
         &["NM-128"],
         "host-to-host gains 5 % at least from a bus twice as fast, at most 2 % from link or NIC memory twice as fast",
@@ -94,7 +102,7 @@ fn bottleneck(table: &mut Table) {
 }
 
 /// Section 3.3: streams both ways.
-pub(super) fn both_ways(table: &mut Table) {
+pub(super) fn both_ways(table: &mut ClaimTable) {
     let how = "largest bandwidth both ways together, 16 KiB to 1 MiB";
     table.number(&["NM-054"], how, bipeak(HOST_HOST, 1));
     table.number(&["NM-055"], how, bipeak(NIC_NIC, 1));
@@ -109,15 +117,15 @@ pub(super) fn both_ways(table: &mut Table) {
     table.checks(
         &["NM-060"],
         "a bus half as fast leaves nic-to-nic within 2 %",
-        [leaves("MB/s", bi(slow, NIC_NIC, 1), bi(SETUP, NIC_NIC, 1))],
+        [leaves("MB/s", bidirectional(slow, NIC_NIC, 1), bidirectional(SETUP, NIC_NIC, 1))],
     );
-    let change = |options| bi(SETUP.with(options), NIC_NIC, 1);
+    let change = |options| bidirectional(SETUP.with(options), NIC_NIC, 1);
     table.checks(
         &["NM-145"],
         "link and NIC memory twice as fast raise nic-to-nic by 5 % at least, a bus twice as fast by at most 2 %",
         [
-            raises("link and NIC memory, MB/s", change(whatif::LINK_AND_NIC_MEMORY_TWICE), bi(SETUP, NIC_NIC, 1)),
-            leaves("bus, MB/s", change(whatif::BUS_TWICE), bi(SETUP, NIC_NIC, 1)),
+            raises("link and NIC memory, MB/s", change(whatif::LINK_AND_NIC_MEMORY_TWICE), bidirectional(SETUP, NIC_NIC, 1)),
+            leaves("bus, MB/s", change(whatif::BUS_TWICE), bidirectional(SETUP, NIC_NIC, 1)),
         ],
     );
     table.checks(
@@ -133,7 +141,7 @@ pub(super) fn both_ways(table: &mut Table) {
 }
 
 /// Section 3.4, Figure 7.
-pub(super) fn two_ports_one_way(table: &mut Table) {
+pub(super) fn two_ports_one_way(table: &mut ClaimTable) {
     let how = "largest bandwidth over two ports, 16 KiB to 1 MiB";
     table.number(&["NM-067"], how, peak(HOST_HOST, 2));
     table.number(&["NM-068", "NM-075"], how, peak(NIC_NIC, 2));
@@ -145,10 +153,10 @@ pub(super) fn two_ports_one_way(table: &mut Table) {
         &["NM-072"],
         "each gains 5 % at least from a bus twice as fast, at most 2 % from links twice as fast",
         [HOST_HOST, NIC_HOST, HOST_NIC].into_iter().flat_map(|ends| {
-            let (of, base) = (case(ends), || uni(SETUP, ends, 2));
+            let (of, base) = (case(ends), || unidirectional(SETUP, ends, 2));
             [
-                raises(format!("{of}, bus, MB/s"), uni(fast, ends, 2), base()),
-                leaves(format!("{of}, links, MB/s"), uni(link, ends, 2), base()),
+                raises(format!("{of}, bus, MB/s"), unidirectional(fast, ends, 2), base()),
+                leaves(format!("{of}, links, MB/s"), unidirectional(link, ends, 2), base()),
             ]
         }),
     );
@@ -165,19 +173,23 @@ pub(super) fn two_ports_one_way(table: &mut Table) {
     table.checks(
         &["NM-077"],
         "a bus half as fast leaves nic-to-nic within 2 %",
-        [leaves("MB/s", uni(SETUP.with(whatif::BUS_HALF), NIC_NIC, 2), uni(SETUP, NIC_NIC, 2))],
+        [leaves(
+            "MB/s",
+            unidirectional(SETUP.with(whatif::BUS_HALF), NIC_NIC, 2),
+            unidirectional(SETUP, NIC_NIC, 2),
+        )],
     );
 }
 
 /// Section 3.4, Figure 8.
-pub(super) fn two_ports_both_ways(table: &mut Table) {
+pub(super) fn two_ports_both_ways(table: &mut ClaimTable) {
     let how = "largest bandwidth over two ports both ways together, 16 KiB to 1 MiB";
     table.number(&["NM-078"], how, bipeak(HOST_HOST, 2));
     table.number(&["NM-079"], how, bipeak(NIC_NIC, 2));
     table.number(&["NM-080"], how, bipeak(NIC_HOST, 2));
     table.number(&["NM-081"], how, bipeak(HOST_NIC, 2));
-    let change = |options, ends| bi(SETUP.with(options), ends, 2);
-    let base = |ends| bi(SETUP, ends, 2);
+    let change = |options, ends| bidirectional(SETUP.with(options), ends, 2);
+    let base = |ends| bidirectional(SETUP, ends, 2);
     let by_bus = |ends| {
         [
             raises("bus, MB/s", change(whatif::BUS_TWICE, ends), base(ends)),

@@ -2,7 +2,7 @@
 
 use super::setups::{BOTH, IBAL, LATENCIES, MYRINET, QUADRICS, SMALL, SWEEP, VAPI, in_mib};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{HOST_HOST, Setup, raises};
 use crate::claims::whatif::{self, key};
@@ -10,7 +10,7 @@ use crate::claims::whatif::{self, key};
 /// Bytes of the messages with which windows are compared.
 const WINDOWED: u64 = 4 << 10;
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     latency(table);
     bandwidth(table);
     windows(table);
@@ -21,7 +21,7 @@ pub(super) fn table(table: &mut Table) {
 }
 
 /// Figures 3.1 and 4.1.
-fn latency(table: &mut Table) {
+fn latency(table: &mut ClaimTable) {
     let small = |setup: Setup, op| setup.latency(op, HOST_HOST, SMALL);
     let how = "half the round trip of 4 B";
     table.number(&["MT-082", "MT-171"], how, small(VAPI, "write"));
@@ -50,12 +50,12 @@ fn latency(table: &mut Table) {
     );
 }
 
-fn uni(setup: Setup, op: &str, size: u64) -> Quantity {
+fn unidirectional(setup: Setup, op: &str, size: u64) -> Quantity {
     setup.bandwidth(op, HOST_HOST, 1, size)
 }
 
 /// Figures 3.2 and 4.2.
-fn bandwidth(table: &mut Table) {
+fn bandwidth(table: &mut ClaimTable) {
     let peak = |setup: Setup, op| in_mib(setup.peak(op, HOST_HOST, 1));
     let how = "largest bandwidth of writes, 16 KiB to 1 MiB, in 2^20 bytes per second";
     table.number(&["MT-089", "MT-177"], how, peak(VAPI, "write"));
@@ -63,28 +63,34 @@ fn bandwidth(table: &mut Table) {
     let alike = |setup: Setup| [Check::alike("MB/s", peak(setup, "send"), peak(setup, "write"), 0.03)];
     table.checks(&["MT-091"], "peaks of sends and writes within 3 %", alike(VAPI));
     table.checks(&["MT-092"], "peaks of sends and writes within 3 %", alike(IBAL));
-    let pair = |n| (n, uni(IBAL, "write", n), uni(VAPI, "write", n));
+    let pair = |n| (n, unidirectional(IBAL, "write", n), unidirectional(VAPI, "write", n));
     table.sizes(
         &["MT-093"],
         "smallest and largest size, 64 B to 1 MiB, at which writes under IBAL are slower by 1 % at least",
         SWEEP.map(pair).into(),
         0.01,
     );
-    let slower = [1 << 10, 4 << 10, 16 << 10]
-        .map(|n| Check::below(format!("{n} B, MB/s"), uni(IBAL, "write", n), uni(VAPI, "write", n), 0.0));
-    let cheap = uni(IBAL.with(whatif::POST_AS_VAPI), "write", 1 << 10);
+    let slower = [1 << 10, 4 << 10, 16 << 10].map(|n| {
+        Check::below(
+            format!("{n} B, MB/s"),
+            unidirectional(IBAL, "write", n),
+            unidirectional(VAPI, "write", n),
+            0.0,
+        )
+    });
+    let cheap = unidirectional(IBAL.with(whatif::POST_AS_VAPI), "write", 1 << 10);
     table.checks(
         &["MT-250"],
         "IBAL is slower than VAPI at 1, 4 and 16 KiB, and posting as cheap as VAPI's raises it by 5 % at least at 1 KiB, \
          where it weighs most",
-        slower.into_iter().chain([raises("cheap posts, MB/s", cheap, uni(IBAL, "write", 1 << 10))]),
+        slower.into_iter().chain([raises("cheap posts, MB/s", cheap, unidirectional(IBAL, "write", 1 << 10))]),
     );
 }
 
 /// Figure 4.3: windows.
-fn windows(table: &mut Table) {
+fn windows(table: &mut ClaimTable) {
     let slow = VAPI.with(whatif::POST_SLOWER);
-    let at = |window| uni(slow.window(window), "write", 256);
+    let at = |window| unidirectional(slow.window(window), "write", 256);
     table.checks(
         &["MT-017"],
         "where posting takes 20 us, so that the card drains faster than the processor posts, a window of 16 gives \
@@ -94,7 +100,7 @@ fn windows(table: &mut Table) {
 }
 
 /// Figures 3.3(a) and 4.4.
-fn bilat(table: &mut Table) {
+fn bilat(table: &mut ClaimTable) {
     let worse = |setup: Setup| {
         ["write", "send"].into_iter().flat_map(move |op| {
             LATENCIES.map(|n| {
@@ -109,7 +115,7 @@ fn bilat(table: &mut Table) {
 }
 
 /// Figures 3.3(b) and 4.5.
-fn bibw(table: &mut Table) {
+fn bibw(table: &mut ClaimTable) {
     let peak = |setup: Setup, op| in_mib(setup.bipeak(op, HOST_HOST, 1));
     let against = |what: &str, a, b| Check::alike(format!("{what}, MB/s"), a, b, 0.05);
     table.checks(
@@ -146,7 +152,7 @@ fn bibw(table: &mut Table) {
 }
 
 /// Section 4.3.1: three latencies.
-fn three_latencies(table: &mut Table) {
+fn three_latencies(table: &mut ClaimTable) {
     let small = |setup: Setup, op| setup.latency(op, HOST_HOST, SMALL);
     let how = "half the round trip of 4 B";
     table.number(&["MT-169"], how, small(QUADRICS, "write"));
@@ -178,7 +184,7 @@ fn three_latencies(table: &mut Table) {
 }
 
 /// Sections 4.3.2 and 4.3.3.
-fn three_bandwidths(table: &mut Table) {
+fn three_bandwidths(table: &mut ClaimTable) {
     let peak = |setup: Setup| in_mib(setup.peak("write", HOST_HOST, 1));
     let bipeak = |setup: Setup| in_mib(setup.bipeak("write", HOST_HOST, 1));
     let how = "largest bandwidth of writes, 16 KiB to 1 MiB, in 2^20 bytes per second";
@@ -187,8 +193,10 @@ fn three_bandwidths(table: &mut Table) {
     let how = "largest bandwidth of writes both ways together, 16 KiB to 1 MiB, in 2^20 bytes per second";
     table.number(&["MT-186"], how, bipeak(QUADRICS));
     table.number(&["MT-187"], how, bipeak(MYRINET));
-    let left =
-        |setup: Setup| uni(setup.window(2), "write", WINDOWED) / uni(setup.window(64), "write", WINDOWED);
+    let left = |setup: Setup| {
+        unidirectional(setup.window(2), "write", WINDOWED)
+            / unidirectional(setup.window(64), "write", WINDOWED)
+    };
     table.checks(
         &["MT-180"],
         "of its bandwidth at 4 KiB with a window of 64, InfiniBand keeps less with a window of 2 than the others",

@@ -2,18 +2,18 @@
 
 use super::setups::{BOTH, IBAL, MYRINET, QUADRICS, SMALL, VAPI};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::setup::{HOST_HOST, Reuse, Setup};
 use crate::claims::whatif;
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     costs(table);
     call_claims(table);
     others(table);
 }
 
 /// Tables 3.1 and 4.1.
-fn costs(table: &mut Table) {
+fn costs(table: &mut ClaimTable) {
     type Ids = &'static [&'static str];
     let rows: [([Ids; 2], [&str; 3]); 8] = [
         ([&["MT-061", "MT-148"], &["MT-062"]], ["reg", "op", "reg"]),
@@ -55,7 +55,7 @@ fn costs(table: &mut Table) {
 }
 
 /// Claims about the calls.
-fn call_claims(table: &mut Table) {
+fn call_claims(table: &mut ClaimTable) {
     let each = [
         ("post", "op", "send"),
         ("post", "op", "recv"),
@@ -90,7 +90,7 @@ fn call_claims(table: &mut Table) {
 }
 
 /// Section 4.2: the other calls.
-fn others(table: &mut Table) {
+fn others(table: &mut ClaimTable) {
     let of = |setup: Setup, op| setup.call("reg", "op", op);
     for (row, op) in [(&["MT-150"], "reg"), (&["MT-153"], "dereg")] {
         table.checks(

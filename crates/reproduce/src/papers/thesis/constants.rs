@@ -2,13 +2,13 @@
 //! remarks.
 
 use super::setups::{MYRINET, QUADRICS, VAPI};
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::whatif::key;
 
 const VERSION: &str = "names a version of software, of which nothing in the model depends";
 const UNUSED: &str = "nothing in the model depends on it";
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     context(table);
     hardware(table);
     method(table);
@@ -16,7 +16,7 @@ pub(super) fn table(table: &mut Table) {
     remarks(table);
 }
 
-fn context(table: &mut Table) {
+fn context(table: &mut ClaimTable) {
     table.unused(
         &["MT-001", "MT-002", "MT-003", "MT-004", "MT-005", "MT-006"],
         "what such interconnects are designed for in general; what they reach are rows of their own",
@@ -29,7 +29,7 @@ fn context(table: &mut Table) {
 }
 
 /// Sections 3.1 and 4.1.
-fn hardware(table: &mut Table) {
+fn hardware(table: &mut ClaimTable) {
     table.unused(
         &["MT-037", "MT-038", "MT-039", "MT-040", "MT-041", "MT-044", "MT-045", "MT-046", "MT-047", "MT-048"],
         UNUSED,
@@ -54,7 +54,7 @@ fn hardware(table: &mut Table) {
 }
 
 /// The method of section 2.
-fn method(table: &mut Table) {
+fn method(table: &mut ClaimTable) {
     table.method(&["MT-010"], "a message posts one receive and one send", 2.0);
     table.method(&["MT-011"], "half of the round trip is reported", 0.5);
     table.method(&["MT-012"], "windows posted at first", 1.0);
@@ -77,7 +77,7 @@ fn method(table: &mut Table) {
     table.unused(&["MT-244"], "the experiment's pieces are of equal size");
 }
 
-fn buffers(table: &mut Table) {
+fn buffers(table: &mut ClaimTable) {
     const SEQUENCE: &str = "an illustration; that the experiment uses buffers in this order is tested there";
     table.unused(&["MT-022", "MT-023", "MT-024", "MT-025", "MT-026", "MT-027"], SEQUENCE);
     table.unused(
@@ -89,7 +89,7 @@ fn buffers(table: &mut Table) {
     table.method(&["MT-211"], "message size measured", 4096.0);
 }
 
-fn remarks(table: &mut Table) {
+fn remarks(table: &mut ClaimTable) {
     table.none(
         &["MT-233"],
         "a warning of cards that write out of order; the modelled ones write a message's last byte last",

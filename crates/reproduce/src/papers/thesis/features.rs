@@ -3,7 +3,7 @@
 
 use super::setups::{BOTH, IBAL, MYRINET, QUADRICS, VAPI};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{Reuse, Setup};
 use crate::claims::whatif;
@@ -24,7 +24,7 @@ const MANY: u64 = 64 << 10;
 /// Bytes of the messages of the hot spots, which the thesis does not state.
 pub(super) const SPOT: u64 = 64;
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     working_set(table);
     fresh_buffers(table);
     connections(table);
@@ -44,7 +44,7 @@ fn knee(setup: Setup, sets: &[u64]) -> Quantity {
 }
 
 /// Figures 3.7(a), 3.7(b) and 4.10.
-fn working_set(table: &mut Table) {
+fn working_set(table: &mut ClaimTable) {
     let how = "buffers of 512 KiB in turn, at most, at which bandwidth is within 3 % of that with one";
     table.number(&["MT-116", "MT-210"], how, knee(VAPI, &SETS));
     table.number(&["MT-117"], how, knee(IBAL, &SETS));
@@ -97,7 +97,7 @@ fn working_set(table: &mut Table) {
 }
 
 /// Figures 3.7(c), 3.7(d), 4.11 and 4.12.
-fn fresh_buffers(table: &mut Table) {
+fn fresh_buffers(table: &mut ClaimTable) {
     let none = |s: Setup| bandwidth(s, Reuse::Fresh(0));
     let all = |s: Setup| bandwidth(s, Reuse::Fresh(100));
     let late = |s: Setup, share| s.reuse("latency", Reuse::Fresh(share), PAGE);
@@ -155,7 +155,7 @@ fn fresh_buffers(table: &mut Table) {
 }
 
 /// Figures 3.8 and 3.9.
-fn connections(table: &mut Table) {
+fn connections(table: &mut ClaimTable) {
     let rows: [(&'static [&'static str], Setup, &str, u64, f64); 4] = [
         (&["MT-127"], VAPI, "latency", 64, 0.02),
         (&["MT-128"], IBAL, "latency", 64, 0.02),
@@ -181,7 +181,7 @@ pub(super) fn rooms(setup: Setup) -> [u64; 3] {
 }
 
 /// Figures 3.10 and 3.11.
-fn pieces(table: &mut Table) {
+fn pieces(table: &mut ClaimTable) {
     let rows: [(Rows, Rows, Rows, Setup); 2] =
         [(&["MT-132"], &["MT-134"], &["MT-137"], VAPI), (&["MT-133"], &["MT-135"], &["MT-138"], IBAL)];
     for (late, fast, several, setup) in rows {
@@ -232,7 +232,7 @@ fn pieces(table: &mut Table) {
 pub(super) const MTUS: [u64; 4] = [256, 512, 1024, 2048];
 
 /// Figure 3.12: sizes of packets.
-fn packets(table: &mut Table) {
+fn packets(table: &mut ClaimTable) {
     let rows: [(Rows, Rows, Rows, Setup); 2] =
         [(&["MT-140"], &["MT-142"], &["MT-144"], VAPI), (&["MT-141"], &["MT-143"], &["MT-145"], IBAL)];
     for (late, fast, order, setup) in rows {
@@ -277,7 +277,7 @@ fn packets(table: &mut Table) {
 }
 
 /// Figures 4.13 and 4.14.
-fn spots(table: &mut Table) {
+fn spots(table: &mut ClaimTable) {
     // The time that each slave but the first adds to a round.
     let added = |setup: Setup, op| (setup.spot(op, 7, SPOT) - setup.spot(op, 1, SPOT)) / 6.0;
     type Bad = [(Rows, Setup); 2];

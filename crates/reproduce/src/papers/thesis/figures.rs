@@ -4,7 +4,7 @@ use super::features::{BUFFER, MTUS, PAGE, SETS, SHARES, SMALL_BUFFER, SPARSE_SET
 use super::setups::{BOTH, COARSE, LATENCIES, MYRINET, QUADRICS, SMALL, SWEEP, THREE, VAPI, in_mib};
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{HOST_HOST, Reuse, Setup};
-use crate::papers::figure::{Axis, BYTES, MIB, Plan, US, US_LOG};
+use crate::papers::figure::{Axis, BYTES, FigurePlan, MIB, US, US_LOG};
 use crate::papers::published::THESIS;
 
 /// Sizes at which times beyond a message's own are drawn.
@@ -14,12 +14,12 @@ const COMPUTED: [u64; 6] = [0, 50, 90, 99, 110, 150];
 /// The smallest window of Figure 4.3 and the largest: with more the curves of three networks would outnumber the colours.
 const WINDOWS: [u32; 2] = [4, 64];
 
-fn figure(number: &'static str, experiment: &'static str, title: &'static str) -> Plan {
-    Plan::new(THESIS, number, experiment, title)
+fn figure(number: &'static str, experiment: &'static str, title: &'static str) -> FigurePlan {
+    FigurePlan::new(THESIS, number, experiment, title)
 }
 
 /// All of them.
-pub(crate) fn plans() -> Vec<Plan> {
+pub(crate) fn plans() -> Vec<FigurePlan> {
     let mut all = basic();
     all.extend(host());
     all.extend(buffers());
@@ -32,7 +32,7 @@ pub(crate) fn plans() -> Vec<Plan> {
 }
 
 /// Figures 3.1 to 3.3.
-fn basic() -> Vec<Plan> {
+fn basic() -> Vec<FigurePlan> {
     let mut latency = figure("3.1", "latency", "Latency").axes(BYTES, US);
     let mut bandwidth = figure("3.2", "bandwidth", "Bandwidth").axes(BYTES, MIB);
     let mut bilat = figure("3.3(a)", "bilat", "Latency both ways at once").axes(BYTES, US);
@@ -59,7 +59,7 @@ fn basic() -> Vec<Plan> {
 }
 
 /// Computation, and the remaining bandwidth.
-fn computing(number: &'static str, of: &[(&'static str, Setup)]) -> Plan {
+fn computing(number: &'static str, of: &[(&'static str, Setup)]) -> FigurePlan {
     let title = "Bandwidth both ways beside computation";
     let x = Axis::linear("% of an undisturbed iteration computed");
     of.iter().fold(figure(number, "cpu_util_bandwidth", title).axes(x, MIB), |plan, (name, setup)| {
@@ -68,7 +68,7 @@ fn computing(number: &'static str, of: &[(&'static str, Setup)]) -> Plan {
 }
 
 /// Figures 3.4 to 3.6.
-fn host() -> Vec<Plan> {
+fn host() -> Vec<FigurePlan> {
     let us = Axis { title: "processor time (µs)", ..US };
     let mut overhead =
         figure("3.4(a)", "host_overhead_latency", "Processor time of a message").axes(BYTES, us);
@@ -93,7 +93,7 @@ fn fast(setup: Setup, reuse: Reuse) -> Quantity {
 }
 
 /// Figure 3.7: buffers and their use.
-fn buffers() -> Vec<Plan> {
+fn buffers() -> Vec<FigurePlan> {
     let (sets, shares) =
         (Axis::linear("buffers in turn"), Axis::linear("% of messages from and to one buffer"));
     let mut plans = [
@@ -115,7 +115,7 @@ fn buffers() -> Vec<Plan> {
 }
 
 /// Figures 3.8 to 3.12.
-fn shapes() -> Vec<Plan> {
+fn shapes() -> Vec<FigurePlan> {
     let room = Axis::linear("pieces that requests may have");
     let (mut lates, mut fasts, mut packets) = (Vec::new(), Vec::new(), Vec::new());
     let mut rooms_plan = figure("3.10", "max_sge", "Latency of 64 B by room for pieces").axes(room, US);
@@ -158,7 +158,7 @@ fn shapes() -> Vec<Plan> {
 }
 
 /// Figures 4.1 to 4.5.
-fn three_basic() -> Vec<Plan> {
+fn three_basic() -> Vec<FigurePlan> {
     let kinds = [
         ("InfiniBand, send/receive", VAPI, "send"),
         ("InfiniBand, RDMA", VAPI, "write"),
@@ -194,7 +194,7 @@ fn three_basic() -> Vec<Plan> {
 }
 
 /// Figures 4.6 to 4.9.
-fn three_host() -> Vec<Plan> {
+fn three_host() -> Vec<FigurePlan> {
     let us = Axis { title: "processor time (µs)", ..US };
     let mut overhead = figure("4.6", "host_overhead_latency", "Processor time of a message").axes(BYTES, us);
     let mut notify = figure("4.8", "completion_notification", "What notification adds").axes(BYTES, US);
@@ -214,7 +214,7 @@ fn three_host() -> Vec<Plan> {
 }
 
 /// Figures 4.10 to 4.12.
-fn three_buffers() -> Vec<Plan> {
+fn three_buffers() -> Vec<FigurePlan> {
     let (sets, shares) =
         (Axis::linear("buffers in turn"), Axis::linear("% of messages from and to one buffer"));
     let mut plans = [
@@ -234,7 +234,7 @@ fn three_buffers() -> Vec<Plan> {
 }
 
 /// Figures 4.13 and 4.14.
-fn spots() -> Vec<Plan> {
+fn spots() -> Vec<FigurePlan> {
     let plan = |number, experiment, title, op| {
         THREE
             .into_iter()

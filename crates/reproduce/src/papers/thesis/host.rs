@@ -3,7 +3,7 @@
 
 use super::setups::{BOTH, IBAL, LATENCIES, MYRINET, QUADRICS, SMALL, THREE, VAPI, in_mib};
 use crate::claims::check::Check;
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{HOST_HOST, Setup};
 use crate::claims::whatif;
@@ -13,7 +13,7 @@ const LONG: u64 = 1 << 20;
 /// Bytes of a message that counts as large for notification.
 const LARGE: u64 = 4 << 10;
 
-pub(super) fn table(table: &mut Table) {
+pub(super) fn table(table: &mut ClaimTable) {
     overhead(table);
     overlap(table);
     notification(table);
@@ -21,7 +21,7 @@ pub(super) fn table(table: &mut Table) {
 }
 
 /// Figures 3.4(a) and 4.6.
-fn overhead(table: &mut Table) {
+fn overhead(table: &mut ClaimTable) {
     let small = |setup: Setup| setup.overhead(SMALL);
     table.checks(
         &["MT-101"],
@@ -57,7 +57,7 @@ fn overhead(table: &mut Table) {
 }
 
 /// Figures 3.4(b) and 4.7.
-fn overlap(table: &mut Table) {
+fn overlap(table: &mut ClaimTable) {
     let share = |setup: Setup| setup.share(LONG);
     let how = "largest share of the time that can be computed without loss of bandwidth, four messages of 1 MiB each way";
     table.number(&["MT-104", "MT-106", "MT-195"], how, share(VAPI));
@@ -80,7 +80,7 @@ fn overlap(table: &mut Table) {
 }
 
 /// Figures 3.5 and 4.8.
-fn notification(table: &mut Table) {
+fn notification(table: &mut ClaimTable) {
     let extra = |setup: Setup| setup.notify(SMALL);
     table.number(&["MT-201"], "latency that immediate data add to a write of 4 B", extra(VAPI));
     table.within(
@@ -116,7 +116,7 @@ fn notification(table: &mut Table) {
 }
 
 /// Figures 3.6 and 4.9.
-fn blocking(table: &mut Table) {
+fn blocking(table: &mut ClaimTable) {
     let extra = |setup: Setup| setup.blocking(SMALL);
     let how = "latency of sends of 4 B with sleeping until an event less that with polling";
     table.number(&["MT-203"], how, extra(VAPI));

@@ -20,11 +20,11 @@ pub(crate) mod figures;
 mod host;
 mod setups;
 
-use crate::claims::claim::Table;
+use crate::claims::claim::ClaimTable;
 pub(crate) use setups::*;
 
 /// Adds all rows of the thesis.
-pub(crate) fn table(table: &mut Table) {
+pub(crate) fn table(table: &mut ClaimTable) {
     constants::table(table);
     calls::table(table);
     basic::table(table);

@@ -41,20 +41,20 @@ pub fn find(own: &Path, places: &[&str], names: &[&str]) -> Option<PathBuf> {
 pub const LIBRARIES: [&str; 4] = [".", "deps", "../lib", "../lib/nicety"];
 
 /// The library of MPI's standard ABI, by the name that programs are linked to.
-pub const MPI: &str = "libmpi_abi.so.1";
+pub const MPI_SONAME: &str = "libmpi_abi.so.1";
 /// Its name for linkers, by which cargo builds it.
-pub const MPI_BUILT: &str = "libmpi_abi.so";
+pub const MPI_LINK_NAME: &str = "libmpi_abi.so";
 
 /// The directory in which programs find the library of MPI's standard ABI.
 ///
 /// Next to a library as cargo built it, this creates a link of the name that programs are linked to.
-pub fn mpi(own: &Path) -> Option<PathBuf> {
-    let file = find(own, &LIBRARIES, &[MPI, MPI_BUILT])?;
+pub fn mpi_directory(own: &Path) -> Option<PathBuf> {
+    let file = find(own, &LIBRARIES, &[MPI_SONAME, MPI_LINK_NAME])?;
     let directory = file.parent()?;
-    if !file.ends_with(MPI) {
-        let linked = std::os::unix::fs::symlink(MPI_BUILT, directory.join(MPI));
+    if !file.ends_with(MPI_SONAME) {
+        let linked = std::os::unix::fs::symlink(MPI_LINK_NAME, directory.join(MPI_SONAME));
         // Another process may have created it at the same time.
-        linked.ok().or_else(|| directory.join(MPI).exists().then_some(()))?;
+        linked.ok().or_else(|| directory.join(MPI_SONAME).exists().then_some(()))?;
     }
     Some(directory.to_owned())
 }
@@ -64,15 +64,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_that_was_built_is_found_by_the_name_that_programs_ask_for() {
+    fn built_library_is_linked_by_its_soname() {
         let root = tempfile::tempdir().expect("a directory");
         let own = root.path().canonicalize().expect("a path");
-        assert_eq!(mpi(&own), None);
+        assert_eq!(mpi_directory(&own), None);
         std::fs::create_dir(own.join("deps")).expect("a directory");
-        std::fs::write(own.join("deps").join(MPI_BUILT), "library").expect("a file");
+        std::fs::write(own.join("deps").join(MPI_LINK_NAME), "library").expect("a file");
         for _ in 0..2 {
-            assert_eq!(mpi(&own), Some(own.join("deps")));
-            assert_eq!(std::fs::read_to_string(own.join("deps").join(MPI)).expect("a link"), "library");
+            assert_eq!(mpi_directory(&own), Some(own.join("deps")));
+            assert_eq!(
+                std::fs::read_to_string(own.join("deps").join(MPI_SONAME)).expect("a link"),
+                "library"
+            );
         }
     }
 }

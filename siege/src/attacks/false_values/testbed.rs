@@ -25,23 +25,23 @@ const RECEIVES: u64 = 8;
 const SHARED: SrqInit = SrqInit { max_wr: RECEIVES as u32, max_sge: 2 };
 
 /// The address for listening.
-pub(super) fn any() -> SocketAddr {
+pub(super) fn any_port() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
 }
 
 /// The name of a copy path in messages between processes.
-pub(super) fn name(copy: CopyPath) -> &'static str {
+pub(super) fn path_name(copy: CopyPath) -> &'static str {
     if copy == CopyPath::Service { "service" } else { "auto" }
 }
 
 /// The remote addresses and keys of a side's regions.
 #[derive(Clone, Copy)]
-pub(super) struct Remotes {
+pub(super) struct RemoteRegions {
     pub(super) host: RemoteAddr,
     pub(super) nic: RemoteAddr,
 }
 
-impl Remotes {
+impl RemoteRegions {
     /// As private data.
     pub(super) fn pack(&self) -> Vec<u8> {
         let words = [self.host.addr, self.host.rkey.into(), self.nic.addr, self.nic.rkey.into()];
@@ -60,12 +60,12 @@ impl Remotes {
 }
 
 /// A region in the middle of a buffer of canaries.
-struct Flanked {
+struct GuardedRegion {
     buf: Buf,
     mr: Mr,
 }
 
-impl Flanked {
+impl GuardedRegion {
     fn new(pd: &Pd, buf: Buf) -> Result<Self> {
         buf.fill(CANARY);
         let mr = pd.reg_mr_range(&buf, LEN..2 * LEN, Access::ALL)?;
@@ -92,31 +92,31 @@ fn changed(buf: &verbs::Result<Buf>) -> u64 {
 }
 
 /// A device and its objects.
-pub(super) struct Estate {
+pub(super) struct Testbed {
     pub(super) device: Device,
     pd: Pd,
     pub(super) cm: Cm,
     channel: CompChannel,
     srq: Srq,
-    host: Flanked,
-    nic: Flanked,
+    host: GuardedRegion,
+    nic: GuardedRegion,
     /// The bystander's regions.
-    other: [Flanked; 2],
+    other: [GuardedRegion; 2],
     elsewhere: [Buf; 2],
     kept: RefCell<Vec<Qp>>,
 }
 
-impl Estate {
+impl Testbed {
     /// A device that reaches private memory by this copy path.
     pub(super) fn new(copy: CopyPath) -> Result<Self> {
         let device = open(&host::real::host(), &ShmConfig { copy, ..ShmConfig::default() })?;
         let pd = device.alloc_pd()?;
         let elsewhere = [Buf::alloc(ELSEWHERE)?, device.alloc_dm(ELSEWHERE)?];
         elsewhere.iter().for_each(|buf| buf.fill(CANARY));
-        let flanked = |nic| -> Result<Flanked> {
-            Flanked::new(&pd, if nic { device.alloc_dm(3 * LEN)? } else { Buf::alloc(3 * LEN)? })
+        let flanked = |nic| -> Result<GuardedRegion> {
+            GuardedRegion::new(&pd, if nic { device.alloc_dm(3 * LEN)? } else { Buf::alloc(3 * LEN)? })
         };
-        let estate = Self {
+        let testbed = Self {
             cm: device.create_cm()?,
             channel: device.create_comp_channel()?,
             srq: pd.create_srq(SHARED)?,
@@ -128,8 +128,8 @@ impl Estate {
             pd,
             device,
         };
-        estate.refill();
-        Ok(estate)
+        testbed.refill();
+        Ok(testbed)
     }
 
     /// A queue pair and its completion queue; with the shared receive queue or one of its own.
@@ -142,7 +142,7 @@ impl Estate {
         Ok((qp, cq))
     }
 
-    /// Keeps a queue pair until the estate is dropped.
+    /// Keeps a queue pair until the testbed is dropped.
     pub(super) fn keep(&self, qp: Qp) {
         self.kept.borrow_mut().push(qp);
     }
@@ -158,7 +158,7 @@ impl Estate {
     }
 
     /// Connects to a port; returns the peer's regions.
-    pub(super) fn connect(&self, qp: &Qp, port: u16, patience: Duration) -> Result<Remotes> {
+    pub(super) fn connect(&self, qp: &Qp, port: u16, patience: Duration) -> Result<RemoteRegions> {
         let span = Span::from_ms(patience.as_millis() as u64);
         let param = ConnParam { timeout: span, ..ConnParam::with_private_data(self.remotes().pack()) };
         self.cm.connect(qp, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), &param)?;
@@ -166,7 +166,7 @@ impl Estate {
         loop {
             match self.cm.get_event(deadline)? {
                 CmEvent::Established { qp_num, private_data, .. } if qp_num == qp.num() => {
-                    return Ok(Remotes::unpack(&private_data));
+                    return Ok(RemoteRegions::unpack(&private_data));
                 }
                 CmEvent::ConnectFailed { qp_num, why } if qp_num == qp.num() => bail!("{why}"),
                 CmEvent::Rejected { qp_num, .. } if qp_num == qp.num() => bail!("rejected"),
@@ -196,13 +196,13 @@ impl Estate {
     }
 
     /// The regions that the peer may use.
-    pub(super) fn remotes(&self) -> Remotes {
-        Remotes { host: self.host.mr.remote(0), nic: self.nic.mr.remote(0) }
+    pub(super) fn remotes(&self) -> RemoteRegions {
+        RemoteRegions { host: self.host.mr.remote(0), nic: self.nic.mr.remote(0) }
     }
 
     /// The regions that the bystander may use.
-    pub(super) fn bystander_remotes(&self) -> Remotes {
-        Remotes { host: self.other[0].mr.remote(0), nic: self.other[1].mr.remote(0) }
+    pub(super) fn bystander_remotes(&self) -> RemoteRegions {
+        RemoteRegions { host: self.other[0].mr.remote(0), nic: self.other[1].mr.remote(0) }
     }
 
     /// The keys of the regions.
@@ -216,12 +216,12 @@ impl Estate {
     }
 
     /// Canary bytes that changed next to the regions.
-    pub(super) fn bytes_outside(&self) -> u64 {
-        [&self.host, &self.nic, &self.other[0], &self.other[1]].map(Flanked::changed).iter().sum()
+    pub(super) fn bytes_changed_next_to_regions(&self) -> u64 {
+        [&self.host, &self.nic, &self.other[0], &self.other[1]].map(GuardedRegion::changed).iter().sum()
     }
 
     /// Bytes that changed in the distant buffer.
-    pub(super) fn bytes_elsewhere(&self) -> u64 {
+    pub(super) fn bytes_changed_far_away(&self) -> u64 {
         self.elsewhere.each_ref().map(|buf| changed(&Ok(buf.clone()))).iter().sum()
     }
 
@@ -254,7 +254,7 @@ pub(super) struct Traffic {
 }
 
 /// For a call that takes longer, the time spent waiting for a processor is read, too.
-const WORTH_ASKING: Duration = Duration::from_millis(300);
+const SLOW_CALL: Duration = Duration::from_millis(300);
 
 /// The call that took longest.
 #[derive(Default)]
@@ -266,7 +266,7 @@ pub(super) struct Slowest {
 }
 
 /// How long this thread has been runnable without a processor (the second figure of schedstat, ns).
-fn awaited_a_processor() -> Duration {
+fn time_without_processor() -> Duration {
     let said = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(said.split(' ').nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }
@@ -276,7 +276,7 @@ const RECEIVE: u64 = 1 << 32;
 
 impl Traffic {
     pub(super) fn new() -> Self {
-        Self { starved_before: awaited_a_processor(), ..Self::default() }
+        Self { starved_before: time_without_processor(), ..Self::default() }
     }
 
     /// Makes a call and measures its duration.
@@ -286,17 +286,17 @@ impl Traffic {
         let took = began.elapsed();
         if took > self.slowest.took {
             // Read only when it matters: reading takes as long as a call does.
-            let starved = if took > WORTH_ASKING { awaited_a_processor() } else { Duration::ZERO };
+            let starved = if took > SLOW_CALL { time_without_processor() } else { Duration::ZERO };
             self.slowest = Slowest { name, took, starved: starved.saturating_sub(self.starved_before) };
         }
         result
     }
 
     /// Posts receives, unless they are shared.
-    pub(super) fn receive(&mut self, estate: &Estate, qp: &Qp, shared: bool) {
+    pub(super) fn receive(&mut self, testbed: &Testbed, qp: &Qp, shared: bool) {
         self.shared = shared;
         while !shared && self.receives < RECEIVES {
-            if qp.post_recv(&RecvWr::new(RECEIVE + self.receives, &estate.room())).is_err() {
+            if qp.post_recv(&RecvWr::new(RECEIVE + self.receives, &testbed.room())).is_err() {
                 return;
             }
             self.receives += 1;
@@ -304,7 +304,7 @@ impl Traffic {
     }
 
     /// Posts a request of every kind, short and long, on host memory and NIC memory.
-    pub(super) fn send_all(&mut self, estate: &Estate, qp: &Qp, peer: &Remotes) {
+    pub(super) fn send_all(&mut self, testbed: &Testbed, qp: &Qp, peer: &RemoteRegions) {
         let add = SendOp::FetchAdd { remote: peer.host, add: 1 };
         let swap = |remote| SendOp::CompareSwap { remote, compare: 1, swap: 2 };
         let requests = [
@@ -322,7 +322,7 @@ impl Traffic {
             (SendOp::Send, 40),
         ];
         for (i, (op, len)) in requests.into_iter().enumerate() {
-            let sge = [estate.start(i % 2 == 1).sge(0, len)];
+            let sge = [testbed.start(i % 2 == 1).sge(0, len)];
             let wr = SendWr::new(self.sent, op, &sge);
             if self.timed("Qp::post_send", || qp.post_send(&wr)).is_err() {
                 return;
@@ -331,7 +331,7 @@ impl Traffic {
         }
         if qp.init().recv_cq.req_notify(false).is_ok() {
             // The peer decides whether there is an event.
-            self.timed("CompChannel::poll_event", || estate.channel.poll_event());
+            self.timed("CompChannel::poll_event", || testbed.channel.poll_event());
         }
     }
 
@@ -354,11 +354,11 @@ impl Traffic {
 
     /// Writes to an address outside of the peer's region where this side would hit its own canary if nothing checked the
     /// region's end. The region itself is written right before, so that it is cached.
-    pub(super) fn overreach(&mut self, estate: &Estate, qp: &Qp, peer: &Remotes) {
+    pub(super) fn overreach(&mut self, testbed: &Testbed, qp: &Qp, peer: &RemoteRegions) {
         let lab = FaultInjector::of(qp).ok();
-        let Some(addr) = lab.and_then(|lab| lab.out_of_bounds_address(peer.nic.rkey, estate.canary())) else { return };
+        let Some(addr) = lab.and_then(|lab| lab.out_of_bounds_address(peer.nic.rkey, testbed.canary())) else { return };
         for remote in [peer.nic, RemoteAddr { addr, ..peer.nic }] {
-            let sge = [estate.start(false).sge(0, 8)];
+            let sge = [testbed.start(false).sge(0, 8)];
             let wr = SendWr::new(self.sent, SendOp::Write(remote), &sge);
             if self.timed("Qp::post_send", || qp.post_send(&wr)).is_err() {
                 return;
@@ -388,9 +388,9 @@ impl Traffic {
     }
 
     /// Ends the connection, and waits for all outstanding work to complete.
-    pub(super) fn end(&mut self, estate: &Estate, qp: &Qp, cq: &Cq) {
+    pub(super) fn end(&mut self, testbed: &Testbed, qp: &Qp, cq: &Cq) {
         // It may have ended already.
-        let _ = self.timed("Cm::disconnect", || estate.cm.disconnect(qp));
+        let _ = self.timed("Cm::disconnect", || testbed.cm.disconnect(qp));
         self.timed("Qp::to_error", || qp.to_error());
         // Receives of a shared queue are not waited for: they were posted before.
         self.poll(cq, Duration::ZERO);

@@ -18,12 +18,12 @@ pub(super) struct Field {
     pub(super) shared: [bool; 2],
     pub(super) tried: u64,
     /// False values after which all of the victim's requests succeeded.
-    pub(super) went_on: u64,
+    pub(super) succeeded: u64,
     /// False values after which a request of the victim failed.
     pub(super) error: u64,
     /// False values with which no connection was established.
     pub(super) refused: u64,
-    /// False values at which the liar died or fell silent.
+    /// False values at which the injector died or fell silent.
     pub(super) silent: u64,
     /// False values that did forbidden damage.
     pub(super) bad: u64,

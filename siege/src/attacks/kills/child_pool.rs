@@ -1,4 +1,4 @@
-//! [`Nursery`]: children of a device that are started in advance, and the ledgers that they write.
+//! [`ChildPool`]: children of a device that are started in advance, and the ledgers that they write.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -36,37 +36,37 @@ impl Ledger {
 }
 
 /// Children of one device, started in advance.
-pub(super) struct Nursery {
+pub(super) struct ChildPool {
     pub(super) device: &'static str,
-    born: VecDeque<(Victim, PathBuf)>,
+    ready: VecDeque<(Victim, PathBuf)>,
     count: u64,
 }
 
-impl Nursery {
+impl ChildPool {
     pub(super) fn new(device: &'static str) -> Result<Self> {
-        let mut nursery = Self { device, born: VecDeque::new(), count: 0 };
+        let mut child_pool = Self { device, ready: VecDeque::new(), count: 0 };
         for _ in 0..AHEAD {
-            nursery.bear()?;
+            child_pool.start_child()?;
         }
-        Ok(nursery)
+        Ok(child_pool)
     }
 
-    fn bear(&mut self) -> Result<()> {
+    fn start_child(&mut self) -> Result<()> {
         self.count += 1;
         let name = format!("siege-{}-{}-{}", std::process::id(), self.device.len(), self.count);
         let path = std::env::temp_dir().join(name);
         let ledger = File::options().create_new(true).read(true).write(true).open(&path)?;
         let mut child = Child::start(ROLE)?;
-        child.tell(format!("{} {}", self.device, path.display()))?;
-        self.born.push_back((Victim { child, ledger: Ledger(ledger) }, path));
+        child.send(format!("{} {}", self.device, path.display()))?;
+        self.ready.push_back((Victim { child, ledger: Ledger(ledger) }, path));
         Ok(())
     }
 
     /// A child that is ready.
-    pub(super) fn take(&mut self) -> Result<Victim> {
-        self.bear()?;
-        let (victim, path) = self.born.pop_front().context("children are started ahead")?;
-        let said = victim.child.heard();
+    pub(super) fn take_ready(&mut self) -> Result<Victim> {
+        self.start_child()?;
+        let (victim, path) = self.ready.pop_front().context("children are started ahead")?;
+        let said = victim.child.receive();
         // Both processes have it open.
         std::fs::remove_file(path)?;
         ensure!(said? == "ready", "the child did not get ready on {}", self.device);
@@ -74,9 +74,9 @@ impl Nursery {
     }
 }
 
-impl Drop for Nursery {
+impl Drop for ChildPool {
     fn drop(&mut self) {
-        for (_, path) in &self.born {
+        for (_, path) in &self.ready {
             // Nothing else removes this file.
             let _ = std::fs::remove_file(path);
         }
@@ -84,11 +84,11 @@ impl Drop for Nursery {
 }
 
 /// A device under attack.
-pub(super) struct Front {
+pub(super) struct AttackedDevice {
     pub(super) end: End,
     /// Another user of the survivor's memory.
     pub(super) neighbour: End,
-    pub(super) nursery: Nursery,
+    pub(super) child_pool: ChildPool,
     pub(super) rounds: u64,
     pub(super) late: Duration,
 }

@@ -15,7 +15,7 @@ use crate::address;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::ud::bridge::{self, Bridge};
-use crate::ud::counts::{Counts, Fate};
+use crate::ud::counts::{DatagramCounts, DatagramOutcome};
 use crate::ud::frame::{HEADER, Header, MTU, route_header};
 use crate::ud::socket::{Received, Sent, Socket};
 
@@ -41,11 +41,11 @@ pub(crate) struct Datagrams {
     socket: Descriptor<Socket>,
     /// The GID table of its port.
     gids: Vec<ibv_gid>,
-    pub(crate) counts: Counts,
+    pub(crate) counts: DatagramCounts,
     pd: Pd,
     cq: Cq,
     bridges: Mutex<Bridges>,
-    turn: Mutex<Turn>,
+    transfer: Mutex<TransferState>,
 }
 
 /// Bridges by the number of the program's queue pair, and by their own.
@@ -56,7 +56,7 @@ struct Bridges {
 }
 
 /// State of the thread that moves datagrams.
-struct Turn {
+struct TransferState {
     /// Datagrams for receivers whose sockets were full.
     waiting: Vec<(Time, SocketAddr, Vec<u8>)>,
     place: Vec<u8>,
@@ -115,11 +115,11 @@ impl Datagrams {
             device: device.clone(),
             socket: Descriptor(socket),
             gids,
-            counts: Counts::default(),
+            counts: DatagramCounts::default(),
             pd: device.alloc_pd()?,
             cq: device.create_cq(ENTRIES.min(device.attr().max_cqe))?,
             bridges: Mutex::default(),
-            turn: Mutex::new(Turn { waiting: Vec::new(), place: vec![0; HEADER + MTU + 1] }),
+            transfer: Mutex::new(TransferState { waiting: Vec::new(), place: vec![0; HEADER + MTU + 1] }),
         });
         let (thread, run) = (std::thread::Builder::new().name("nicety-datagrams".into()), datagrams.clone());
         thread.spawn(move || run.serve()).map_err(|_| Errno::AGAIN)?;
@@ -133,11 +133,11 @@ impl Datagrams {
         let _ = uaccess::unblock();
         let host = self.device.host();
         loop {
-            let is_full = !lock(&self.turn).waiting.is_empty();
+            let is_full = !lock(&self.transfer).waiting.is_empty();
             let deadline = if is_full { host.after(PAUSE) } else { None };
             let look = || {
-                self.carry(&mut lock(&self.turn));
-                let has_more = !is_full && !lock(&self.turn).waiting.is_empty();
+                self.transfer_all(&mut lock(&self.transfer));
+                let has_more = !is_full && !lock(&self.transfer).waiting.is_empty();
                 has_more.then_some(())
             };
             if host.wait("datagrams", self, deadline, look).is_none() && deadline.is_none() {
@@ -156,7 +156,7 @@ impl Datagrams {
 
     /// Connects a bridge and the program's queue pair. On failure, the bridge is removed.
     pub(crate) fn join(&self, qp: &Qp, bridge: &Arc<Bridge>, pairing: &Pairing) -> Answer {
-        let number = bridge.end().reported_qp_num();
+        let number = bridge.far_qp().reported_qp_num();
         {
             let mut bridges = lock(&self.bridges);
             bridges.programs.insert(bridge.number, bridge.clone());
@@ -164,7 +164,7 @@ impl Datagrams {
         }
         let (addr, param) = (pairing.addr(), ConnParam { timeout: bridge::PATIENCE, ..ConnParam::default() });
         let paired = pairing
-            .pair(bridge.end(), Endpoint { addr, qp_num: bridge.number }, &param)
+            .pair(bridge.far_qp(), Endpoint { addr, qp_num: bridge.number }, &param)
             .and_then(|()| pairing.pair(qp, Endpoint { addr, qp_num: number }, &param));
         Ok(paired.inspect_err(|_| self.remove(bridge, pairing))?)
     }
@@ -173,21 +173,21 @@ impl Datagrams {
     pub(crate) fn drain(&self, bridges: &[Arc<Bridge>]) {
         let host = self.device.host();
         host.poll("datagrams that are to leave", host.after(PATIENCE), || {
-            self.pump();
-            let is_sent = |turn: MutexGuard<'_, Turn>| turn.waiting.is_empty();
+            self.progress();
+            let is_sent = |transfer: MutexGuard<'_, TransferState>| transfer.waiting.is_empty();
             let has_left =
-                bridges.iter().all(|bridge| bridge.is_empty()) && self.turn.try_lock().is_ok_and(is_sent);
+                bridges.iter().all(|bridge| bridge.is_empty()) && self.transfer.try_lock().is_ok_and(is_sent);
             has_left.then_some(())
         });
     }
 
     /// Moves posted requests across the bridges until `look` finds their completions; `look` is called after each step.
-    pub(crate) fn settle(&self, look: impl Fn()) {
+    pub(crate) fn transfer_until(&self, look: impl Fn()) {
         let bridges: Vec<_> = lock(&self.bridges).own.values().cloned().collect();
         let (host, mut steps) = (self.device.host(), STEPS);
         // If other threads keep posting, the time limit ends this.
         host.poll("datagrams that come over", host.after(MOMENT), || {
-            self.carry(&mut lock(&self.turn));
+            self.transfer_all(&mut lock(&self.transfer));
             look();
             steps -= u32::from(bridges.iter().all(|bridge| bridge.is_empty()));
             (steps == 0).then_some(())
@@ -201,8 +201,8 @@ impl Datagrams {
 
     /// Removes a bridge: the program's queue pair is destroyed, or has another bridge.
     pub(crate) fn remove(&self, bridge: &Bridge, pairing: &Pairing) {
-        pairing.forget(bridge.end());
-        let number = bridge.end().reported_qp_num();
+        pairing.forget(bridge.far_qp());
+        let number = bridge.far_qp().reported_qp_num();
         let mut bridges = lock(&self.bridges);
         if bridges.own.remove(&number).is_some() {
             bridges.programs.remove(&bridge.number);
@@ -217,47 +217,47 @@ impl Datagrams {
 
     /// The bridge whose own queue pair has this device number.
     pub(crate) fn of_event(&self, number: u32) -> Option<Arc<Bridge>> {
-        lock(&self.bridges).own.values().find(|bridge| bridge.end().num() == number).cloned()
+        lock(&self.bridges).own.values().find(|bridge| bridge.far_qp().num() == number).cloned()
     }
 
     /// Moves datagrams, unless another thread is doing so.
-    pub(crate) fn pump(&self) {
-        match self.turn.try_lock() {
-            Ok(mut turn) => self.carry(&mut turn),
-            Err(TryLockError::Poisoned(turn)) => self.carry(&mut turn.into_inner()),
+    pub(crate) fn progress(&self) {
+        match self.transfer.try_lock() {
+            Ok(mut transfer) => self.transfer_all(&mut transfer),
+            Err(TryLockError::Poisoned(transfer)) => self.transfer_all(&mut transfer.into_inner()),
             Err(TryLockError::WouldBlock) => {}
         }
     }
 
-    fn carry(&self, turn: &mut MutexGuard<'_, Turn>) {
-        self.send_waiting(turn);
-        while self.send(turn) | self.receive(turn) {}
+    fn transfer_all(&self, transfer: &mut MutexGuard<'_, TransferState>) {
+        self.send_waiting(transfer);
+        while self.send(transfer) | self.receive(transfer) {}
     }
 
     /// Retries waiting datagrams, in order per receiver; a full receiver does not delay others.
-    fn send_waiting(&self, turn: &mut Turn) {
-        if turn.waiting.is_empty() {
+    fn send_waiting(&self, transfer: &mut TransferState) {
+        if transfer.waiting.is_empty() {
             return;
         }
         let (now, mut full) = (self.device.host().now(), HashSet::new());
-        turn.waiting.retain(|(until, to, frame)| {
+        transfer.waiting.retain(|(until, to, frame)| {
             let stays = full.contains(to) || self.socket.0.send(*to, frame) == Sent::Full;
             if !stays {
-                self.counts.count(Fate::Sent);
+                self.counts.count(DatagramOutcome::Sent);
                 return false;
             }
             full.insert(*to);
             let is_late = now >= *until;
             if is_late {
-                self.counts.count(Fate::NoRoom);
+                self.counts.count(DatagramOutcome::NoRoom);
             }
             !is_late
         });
     }
 
     /// Sends datagrams that have crossed the bridges; returns whether there were any.
-    fn send(&self, turn: &mut Turn) -> bool {
-        if turn.waiting.len() >= WAITING {
+    fn send(&self, transfer: &mut TransferState) -> bool {
+        if transfer.waiting.len() >= WAITING {
             return false;
         }
         let mut wcs = [Wc::default(); BATCH];
@@ -273,36 +273,38 @@ impl Datagrams {
             let header =
                 Header { to: to.qp_num, from: bridge.number, qkey: to.qkey, imm: wc.imm, sgid: to.source };
             frame[..HEADER].copy_from_slice(&header.encode());
-            let is_behind = turn.waiting.iter().any(|(_, other, _)| *other == to.addr);
+            let is_behind = transfer.waiting.iter().any(|(_, other, _)| *other == to.addr);
             if is_behind || self.socket.0.send(to.addr, &frame) == Sent::Full {
-                turn.waiting.push((self.device.host().now() + PATIENCE, to.addr, frame));
+                transfer.waiting.push((self.device.host().now() + PATIENCE, to.addr, frame));
             } else {
-                self.counts.count(Fate::Sent);
+                self.counts.count(DatagramOutcome::Sent);
             }
         }
         found != 0
     }
 
     /// Receives a datagram from the socket and passes it to its bridge; returns whether one had arrived.
-    fn receive(&self, turn: &mut Turn) -> bool {
-        let fate = match self.socket.0.receive(&mut turn.place) {
-            Received::Nothing => return false,
-            Received::Stranger => Fate::Stranger,
+    fn receive(&self, transfer: &mut TransferState) -> bool {
+        let fate = match self.socket.0.receive(&mut transfer.place) {
+            Received::NullValue => return false,
+            Received::Stranger => DatagramOutcome::Stranger,
             // Datagrams longer than the maximum were truncated, and are not ours.
-            Received::Datagram(len) if len > HEADER + MTU => Fate::Malformed,
-            Received::Datagram(len) => self.deliver(&turn.place[..len]),
+            Received::Datagram(len) if len > HEADER + MTU => DatagramOutcome::Malformed,
+            Received::Datagram(len) => self.deliver(&transfer.place[..len]),
         };
         self.counts.count(fate);
         true
     }
 
     /// Sends a datagram over the bridge of its queue pair.
-    fn deliver(&self, bytes: &[u8]) -> Fate {
-        let Some((header, payload)) = Header::decode(bytes) else { return Fate::Malformed };
+    fn deliver(&self, bytes: &[u8]) -> DatagramOutcome {
+        let Some((header, payload)) = Header::decode(bytes) else { return DatagramOutcome::Malformed };
         let bridge = lock(&self.bridges).programs.get(&header.to).cloned();
-        let Some(bridge) = bridge.filter(|bridge| bridge.knows(header.qkey)) else { return Fate::Unknown };
+        let Some(bridge) = bridge.filter(|bridge| bridge.accepts_qkey(header.qkey)) else {
+            return DatagramOutcome::Unknown;
+        };
         let head = route_header(payload.len(), header.sgid, self.own_gid(header.sgid));
-        bridge.give(&head, payload, header.imm, header.from)
+        bridge.deliver(&head, payload, header.imm, header.from)
     }
 
     /// Our GID to which the sender must have sent: of the same type as the sender's GID, as on cards.

@@ -9,9 +9,9 @@ use crate::attack::Tally;
 
 /// The resources of this process: numbers of descriptors by kind, of mapped segments, children and files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Holdings(BTreeMap<String, usize>);
+pub(crate) struct ResourceCounts(BTreeMap<String, usize>);
 
-impl Holdings {
+impl ResourceCounts {
     /// The current resources.
     pub(crate) fn now() -> Self {
         let mut held = descriptors();
@@ -23,7 +23,7 @@ impl Holdings {
 
     /// Counts the resources that are held now in addition, after up to `patience` for their release, and notes their
     /// kinds.
-    pub(crate) fn more_now(&self, patience: Duration, tally: &mut Tally) {
+    pub(crate) fn report_growth(&self, patience: Duration, tally: &mut Tally) {
         let began = Instant::now();
         loop {
             let now = Self::now();

@@ -1,4 +1,4 @@
-//! [`Lab`]: measures probes, several in parallel, each once, and stores the results.
+//! [`ProbeResults`]: measures probes, several in parallel, each once, and stores the results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ pub type Measure<'a> = &'a (dyn Fn(&Probe) -> Result<f64, NoValue> + Sync);
 
 /// The measurements, and the values of the machine files.
 #[derive(Debug, Default)]
-pub(super) struct Lab {
+pub(super) struct ProbeResults {
     results: BTreeMap<Probe, Result<f64, NoValue>>,
     machines: Machines,
 }
@@ -32,19 +32,19 @@ struct Shared<'a> {
     progress: &'a mut (dyn Progress + Send),
 }
 
-impl Lab {
+impl ProbeResults {
     pub(super) fn new(machines: Machines) -> Self {
         Self { results: BTreeMap::new(), machines }
     }
 
-    /// A lab that knows all but these probes.
+    /// The results of all but these probes.
     pub(super) fn without(&self, probes: &BTreeSet<Probe>) -> Self {
         let known = self.results.iter().filter(|(probe, _)| !probes.contains(probe));
         let results = known.map(|(probe, result)| (probe.clone(), result.clone())).collect();
         Self { results, machines: self.machines.clone() }
     }
 
-    /// Adds unknown results from another lab.
+    /// Adds unknown results from others.
     pub(super) fn complete(&mut self, other: &Self) {
         for (probe, result) in &other.results {
             self.results.entry(probe.clone()).or_insert_with(|| result.clone());
@@ -97,7 +97,7 @@ impl Work<'_> {
     }
 }
 
-impl Source for Lab {
+impl Source for ProbeResults {
     fn measured(&self, probe: &Probe) -> Result<f64, NoValue> {
         let unknown = || Err(NoValue::NotMeasured(Box::new(probe.cell.clone())));
         self.results.get(probe).cloned().unwrap_or_else(unknown)
@@ -145,12 +145,13 @@ mod tests {
                 count.fetch_add(1, Ordering::Relaxed);
                 by_size(probe)
             };
-            let mut lab = Lab::new(Machines::default());
+            let mut results = ProbeResults::new(Machines::default());
             let stop = AtomicBool::new(false);
-            lab.measure(probes(&[1, 2, 3]), &measure, threads, &mut (), &stop);
-            lab.measure(probes(&[2, 4]), &measure, threads, &mut (), &stop);
+            results.measure(probes(&[1, 2, 3]), &measure, threads, &mut (), &stop);
+            results.measure(probes(&[2, 4]), &measure, threads, &mut (), &stop);
             assert_eq!(count.load(Ordering::Relaxed), 4);
-            let values: Vec<_> = probes(&[1, 2, 3, 4, 5]).iter().map(|probe| lab.measured(probe)).collect();
+            let values: Vec<_> =
+                probes(&[1, 2, 3, 4, 5]).iter().map(|probe| results.measured(probe)).collect();
             assert_eq!(values[..2], [Ok(1.0), Ok(2.0)]);
             assert_eq!(values[2], Err(three()));
             assert!(values[3].is_ok() && matches!(values[4], Err(NoValue::NotMeasured(_))));
@@ -158,20 +159,23 @@ mod tests {
     }
 
     #[test]
-    fn a_lab_takes_from_another_what_it_does_not_know() {
-        let (mut lab, mut other, stop) =
-            (Lab::new(Machines::default()), Lab::new(Machines::default()), AtomicBool::new(false));
-        lab.measure(probes(&[1]), &|_| Ok(7.0), 1, &mut (), &stop);
+    fn complete_takes_only_unknown_results() {
+        let (mut results, mut other, stop) = (
+            ProbeResults::new(Machines::default()),
+            ProbeResults::new(Machines::default()),
+            AtomicBool::new(false),
+        );
+        results.measure(probes(&[1]), &|_| Ok(7.0), 1, &mut (), &stop);
         other.measure(probes(&[1, 2]), &by_size, 1, &mut (), &stop);
-        lab.complete(&other);
-        let values: Vec<_> = probes(&[1, 2]).iter().map(|probe| lab.measured(probe)).collect();
+        results.complete(&other);
+        let values: Vec<_> = probes(&[1, 2]).iter().map(|probe| results.measured(probe)).collect();
         assert_eq!(values, [Ok(7.0), Ok(2.0)]);
     }
 
     #[test]
     fn a_stop_leaves_the_rest() {
-        let mut lab = Lab::new(Machines::default());
-        lab.measure(probes(&[1, 2]), &by_size, 2, &mut (), &AtomicBool::new(true));
-        assert!(lab.results.is_empty());
+        let mut results = ProbeResults::new(Machines::default());
+        results.measure(probes(&[1, 2]), &by_size, 2, &mut (), &AtomicBool::new(true));
+        assert!(results.results.is_empty());
     }
 }

@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::usage;
 
 /// Options of other launchers and of the standard (MPI 5.0, section 11.5), with our options for them.
-const OTHERS: &[(&str, &str)] = &[
+const OTHER_LAUNCHERS: &[(&str, &str)] = &[
     ("-np", "-n"),
     ("--np", "-n"),
     ("-host", "--host"),
@@ -23,10 +23,10 @@ const OTHERS: &[(&str, &str)] = &[
 /// Options that print the version.
 const VERSION: [&str; 3] = ["--version", "-version", "-V"];
 /// An option that is ignored, as no permission is needed here.
-const PASSED_OVER: &str = "--allow-run-as-root";
+const IGNORED: &str = "--allow-run-as-root";
 
 /// Replaces options of other launchers by ours, up to the program's name; other commands are returned unchanged.
-pub(crate) fn modern(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+pub(crate) fn translate(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     if args.get(1).is_none_or(|command| command != "mpirun") {
         return args;
@@ -35,7 +35,9 @@ pub(crate) fn modern(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> 
         return vec![args.swap_remove(0), VERSION[0].into()];
     }
     let is_known = |word: &OsString| {
-        OTHERS.iter().any(|(theirs, _)| word == theirs) || word == PASSED_OVER || is_help(word.as_os_str())
+        OTHER_LAUNCHERS.iter().any(|(theirs, _)| word == theirs)
+            || word == IGNORED
+            || is_help(word.as_os_str())
     };
     if !args.iter().any(is_known) {
         return args;
@@ -51,12 +53,12 @@ pub(crate) fn modern(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> 
         found.is_some_and(|arg| matches!(arg.get_action(), ArgAction::Set | ArgAction::Append))
     };
     let own = args.split_off(2);
-    args.extend(translated(own, takes_value));
+    args.extend(translate_options(own, takes_value));
     args
 }
 
 /// Replaces options of other launchers by ours, up to the first word that is not an option.
-fn translated(words: Vec<OsString>, takes_value: impl Fn(&str) -> bool) -> Vec<OsString> {
+fn translate_options(words: Vec<OsString>, takes_value: impl Fn(&str) -> bool) -> Vec<OsString> {
     let (mut is_option, mut is_value) = (true, false);
     let mut ours = Vec::with_capacity(words.len());
     for word in words {
@@ -69,8 +71,8 @@ fn translated(words: Vec<OsString>, takes_value: impl Fn(&str) -> bool) -> Vec<O
             ours.push(word);
             continue;
         };
-        let text = OTHERS.iter().find(|(theirs, _)| *theirs == text).map_or(text, |(_, own)| own);
-        if text == PASSED_OVER {
+        let text = OTHER_LAUNCHERS.iter().find(|(theirs, _)| *theirs == text).map_or(text, |(_, own)| own);
+        if text == IGNORED {
             continue;
         }
         is_value = takes_value(text);
@@ -94,13 +96,13 @@ pub(super) fn programs(first: &ProgramArgs) -> Result<Vec<ProgramArgs>, Failure>
     let own = ProgramArgs { command, variables: first.variables.clone(), wdir: first.wdir.clone(), ..*first };
     let mut programs = vec![own];
     for part in parts {
-        let words = translated(part.to_vec(), |option| ["-n", "-x", "--wdir"].contains(&option));
+        let words = translate_options(part.to_vec(), |option| ["-n", "-x", "--wdir"].contains(&option));
         let next =
             NextProgram::try_parse_from(words).map_err(|wrong| usage::explain(&wrong, "nicety mpirun"))?;
         programs.push(next.program);
     }
     if programs.iter().any(|program| program.command.is_empty()) {
-        let place = if programs.len() > 1 { " before or behind a colon" } else { "" };
+        let place = if programs.len() > 1 { " before or after a colon" } else { "" };
         return Err(Failure::usage(format!("no program is given{place}; see `nicety mpirun --help`")));
     }
     Ok(programs)
@@ -110,7 +112,7 @@ pub(super) fn programs(first: &ProgramArgs) -> Result<Vec<ProgramArgs>, Failure>
 pub(super) fn parsed(words: &[&str]) -> crate::args::MpirunArgs {
     use clap::FromArgMatches as _;
     let words = ["nicety", "mpirun"].iter().chain(words).map(OsString::from);
-    let matches = usage::command().try_get_matches_from(modern(words)).expect("a command line");
+    let matches = usage::command().try_get_matches_from(translate(words)).expect("a command line");
     let (_, own) = matches.subcommand().expect("mpirun");
     crate::args::MpirunArgs::from_arg_matches(own).expect("its options")
 }
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_behind_colons() {
+    fn programs_are_separated_by_colons() {
         let one = |n, words: &[&str]| (n, words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(shown(&["./a"]), [one(None, &["./a"])]);
         assert_eq!(
@@ -138,10 +140,10 @@ mod tests {
     }
 
     #[test]
-    fn options_of_other_launchers_are_understood() {
+    fn options_of_other_launchers_are_translated() {
         let line = |words: &[&str]| {
             let words = ["nicety", "mpirun"].iter().chain(words).map(OsString::from);
-            let text = modern(words).into_iter().map(|word| word.to_string_lossy().into_owned());
+            let text = translate(words).into_iter().map(|word| word.to_string_lossy().into_owned());
             text.skip(1).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(
@@ -153,14 +155,14 @@ mod tests {
         assert_eq!(line(&["-h"]), "mpirun -h");
         assert_eq!(line(&["-V"]), "--version");
         let other = ["nicety", "run", "-np"].map(OsString::from);
-        assert_eq!(modern(other.clone()), other);
+        assert_eq!(translate(other.clone()), other);
     }
 
     #[test]
-    fn what_is_no_program_is_said() {
+    fn missing_program_is_refused() {
         for (words, hint) in [
             (&["-n", "2"][..], "no program is given; see `nicety mpirun --help`"),
-            (&["a", ":"], "no program is given before or behind a colon"),
+            (&["a", ":"], "no program is given before or after a colon"),
             (&["a", ":", "--tag", "b"], "see `nicety mpirun --help`"),
             (&["a", ":", "-n", "0", "b"], "0"),
         ] {

@@ -1,4 +1,4 @@
-//! Finds circles in a graph of uses.
+//! Finds cycles in a graph of uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,20 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) type Uses = BTreeMap<String, BTreeSet<String>>;
 
 /// Groups of modules that use each other, directly or not, in order; each module is in at most one group.
-pub(super) fn circles(uses: &Uses) -> Vec<Vec<String>> {
+pub(super) fn cycles(uses: &Uses) -> Vec<Vec<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         uses.keys().map(|name| (name.as_str(), reach(uses, name))).collect();
-    let mut circles: Vec<Vec<String>> = Vec::new();
+    let mut cycles: Vec<Vec<String>> = Vec::new();
     for (&name, own) in &reached {
-        if own.contains(name) && !circles.iter().flatten().any(|other| other == name) {
+        if own.contains(name) && !cycles.iter().flatten().any(|other| other == name) {
             let others = own.iter().filter(|other| reached[*other].contains(name));
-            circles.push(others.map(|&other| other.to_owned()).collect());
+            cycles.push(others.map(|&other| other.to_owned()).collect());
         }
     }
-    circles
+    cycles
 }
 
-/// Everything that a module uses, directly or not; itself only if it is in a circle.
+/// Everything that a module uses, directly or not; itself only if it is in a cycle.
 fn reach<'a>(uses: &'a Uses, from: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut left: Vec<&str> = uses[from].iter().map(String::as_str).collect();
@@ -37,11 +37,11 @@ mod tests {
 
     fn found(uses: &[(&str, &[&str])]) -> Vec<Vec<String>> {
         let named = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        circles(&uses.iter().map(|(name, used)| ((*name).to_owned(), named(used))).collect())
+        cycles(&uses.iter().map(|(name, used)| ((*name).to_owned(), named(used))).collect())
     }
 
     #[test]
-    fn a_circle_is_found_however_long() {
+    fn cycle_of_any_length_is_found() {
         assert_eq!(
             found(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &["a", "d"]), ("d", &[])]),
             [["a", "b", "c"]]
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn one_way_is_no_circle() {
+    fn uses_in_one_direction_are_no_cycle() {
         assert!(found(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &[])]).is_empty());
     }
 }

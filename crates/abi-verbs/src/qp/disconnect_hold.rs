@@ -1,4 +1,4 @@
-//! [`Parting`] withholds completions of a queue pair until its program has learned that the peer has gone; then [`Late`] delivers them.
+//! [`DisconnectHold`] withholds completions of a queue pair until its program has learned that the peer has gone; then [`DelayedCompletions`] delivers them.
 //! `parted` explains why.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use verbs::Wc;
 
 /// Whether a queue pair withholds completions, and which.
 #[derive(Default)]
-pub(crate) struct Parting {
+pub(crate) struct DisconnectHold {
     /// Connected out of band, and the program has not learned that it failed.
     is_unaware: AtomicBool,
     withheld: Mutex<Withheld>,
@@ -26,12 +26,12 @@ struct Withheld {
 
 /// Withheld completions that the program may take now.
 #[derive(Default)]
-pub(crate) struct Late {
+pub(crate) struct DelayedCompletions {
     is_some: AtomicBool,
     wcs: Mutex<VecDeque<Wc>>,
 }
 
-impl Late {
+impl DelayedCompletions {
     pub(crate) fn add(&self, wcs: impl Iterator<Item = Wc>) {
         let mut late = lock(&self.wcs);
         late.extend(wcs);
@@ -63,7 +63,7 @@ impl Late {
     }
 }
 
-impl Parting {
+impl DisconnectHold {
     /// Starts withholding: the queue pair is connected out of band.
     pub(crate) fn begin(&self) {
         self.is_unaware.store(true, Ordering::Release);
@@ -75,7 +75,7 @@ impl Parting {
 
     /// The program learns of the failure: withheld completions move to the queue of its receives. Returns whether a withheld last-WQE
     /// event must be reported too.
-    pub(crate) fn learn(&self, receives: &Late) -> bool {
+    pub(crate) fn learn(&self, receives: &DelayedCompletions) -> bool {
         let mut withheld = lock(&self.withheld);
         self.is_unaware.store(false, Ordering::Release);
         receives.add(withheld.wcs.drain(..));

@@ -9,23 +9,23 @@ use rustix::io::Errno;
 use super::hosts;
 
 /// A signal by number and name.
-pub(super) fn signal(number: u8) -> String {
+pub(super) fn signal_name(number: u8) -> String {
     let name = signal_hook::low_level::signal_name(i32::from(number));
     name.map_or_else(|| format!("signal {number}"), |name| format!("signal {number} ({name})"))
 }
 
 /// What happens to the ranks that still run.
-pub(super) fn others(count: usize) -> String {
+pub(super) fn ending_others(count: usize) -> String {
     match count {
         0 => String::new(),
-        1 => "; the other rank is ended".to_owned(),
-        count => format!("; the other {count} ranks are ended"),
+        1 => "; ending the other rank".to_owned(),
+        count => format!("; ending the other {count} ranks"),
     }
 }
 
 pub(super) fn timed_out(given: Duration, running: usize) -> String {
     let are = if running == 1 { "runs" } else { "run" };
-    format!("--timeout {} is over, and {} still {are}", given.as_secs_f64(), plural(running, "rank"))
+    format!("--timeout {} has expired, and {} still {are}", given.as_secs_f64(), plural(running, "rank"))
 }
 
 /// The remedy for a system error, after a semicolon, if the error shows which limit was reached.
@@ -35,14 +35,17 @@ pub(super) fn remedy(why: &io::Error) -> &'static str {
         Some(Errno::MFILE) => "; raise `ulimit -n`",
         Some(Errno::NFILE) => "; raise fs.file-max, the limit of this host",
         Some(Errno::NOMEM) => "; free memory, or raise `ulimit -v`",
-        Some(Errno::NOENT) => "; is it where it was when mpirun was started?",
+        Some(Errno::NOENT) => "; check whether it was moved after mpirun was started",
         _ => "",
     }
 }
 
 /// The remark about more ranks than cores.
-pub(super) fn sharing(ranks: usize, cores: usize, host: &str) -> String {
-    format!("{ranks} ranks share {} of {host}, so their times say little", plural(cores, "core"))
+pub(super) fn oversubscribed(ranks: usize, cores: usize, host: &str) -> String {
+    format!(
+        "{ranks} ranks share {} of {host}: timings are unreliable (oversubscribed)",
+        plural(cores, "core")
+    )
 }
 
 /// The name of a job's key-value space, which is unique over all hosts and time.
@@ -58,12 +61,21 @@ mod tests {
 
     #[test]
     fn sentences() {
-        assert_eq!(signal(9), "signal 9 (SIGKILL)");
-        assert_eq!(signal(64), "signal 64");
-        assert_eq!((others(0), others(1)), (String::new(), "; the other rank is ended".to_owned()));
-        assert_eq!(others(3), "; the other 3 ranks are ended");
-        assert_eq!(timed_out(Duration::from_millis(500), 1), "--timeout 0.5 is over, and 1 rank still runs");
-        assert_eq!(sharing(4, 2, "vm"), "4 ranks share 2 cores of vm, so their times say little");
+        assert_eq!(signal_name(9), "signal 9 (SIGKILL)");
+        assert_eq!(signal_name(64), "signal 64");
+        assert_eq!(
+            (ending_others(0), ending_others(1)),
+            (String::new(), "; ending the other rank".to_owned())
+        );
+        assert_eq!(ending_others(3), "; ending the other 3 ranks");
+        assert_eq!(
+            timed_out(Duration::from_millis(500), 1),
+            "--timeout 0.5 has expired, and 1 rank still runs"
+        );
+        assert_eq!(
+            oversubscribed(4, 2, "vm"),
+            "4 ranks share 2 cores of vm: timings are unreliable (oversubscribed)"
+        );
         assert_ne!(job_name(0), job_name(1));
         let remedy = |errno: Errno| remedy(&errno.into());
         assert!(remedy(Errno::MFILE).contains("ulimit -n") && remedy(Errno::AGAIN).contains("ulimit -u"));

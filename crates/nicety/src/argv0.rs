@@ -13,7 +13,7 @@ const NAMES: [(&str, &str); 5] = [
 ];
 
 /// Inserts the command into the command line if the program was called by the name of a link.
-pub(crate) fn with_command(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+pub(crate) fn insert_command(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let name = args.first().and_then(|path| Path::new(path).file_name());
     if let Some((_, command)) = NAMES.into_iter().find(|(known, _)| name.is_some_and(|name| name == *known)) {
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn names_are_commands() {
-        let line = |words: &[&str]| with_command(words.iter().map(Into::into));
+        let line = |words: &[&str]| insert_command(words.iter().map(Into::into));
         assert_eq!(
             line(&["/opt/bin/mpiexec", "-n", "2", "./a"]),
             ["/opt/bin/mpiexec", "mpirun", "-n", "2", "./a"]

@@ -14,13 +14,13 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 use crate::failure::Failure;
 
 /// What a ready descriptor means for the caller, the descriptor, and the events to poll for.
-pub(super) type Wanted<'a, T> = (T, BorrowedFd<'a>, PollFlags);
+pub(super) type PollEntry<'a, T> = (T, BorrowedFd<'a>, PollFlags);
 
 /// Waits until a descriptor is ready or the deadline has passed; returns the ready ones.
 ///
 /// # Errors
 /// The system's error, if it has no memory for the poll.
-pub(super) fn wait<T: Copy>(wanted: &[Wanted<'_, T>], until: Option<Instant>) -> io::Result<Vec<T>> {
+pub(super) fn wait_ready<T: Copy>(wanted: &[PollEntry<'_, T>], until: Option<Instant>) -> io::Result<Vec<T>> {
     let mut fds: Vec<PollFd<'_>> =
         wanted.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
     // Rounded up: a loop that wakes before its deadline would spin.
@@ -38,7 +38,7 @@ pub(super) fn wait<T: Copy>(wanted: &[Wanted<'_, T>], until: Option<Instant>) ->
 }
 
 /// Signals that are forwarded to ranks.
-pub(super) const PASSED: [i32; 5] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+pub(super) const FORWARDED: [i32; 5] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
 
 /// The signals of this process, delivered through a descriptor from its creation on.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Signals {
     /// # Errors
     /// If the system refuses the handlers.
     pub(super) fn install() -> Result<Self, Failure> {
-        let all = PASSED.into_iter().chain([SIGCHLD, SIGCONT]);
+        let all = FORWARDED.into_iter().chain([SIGCHLD, SIGCONT]);
         let wanted = all.filter(|signal| *signal != SIGHUP || !host::real::is_ignored(SIGHUP));
         UnixStream::pair()
             .and_then(|(read, write)| {
@@ -69,7 +69,7 @@ impl Signals {
     }
 
     /// The signals that are pending.
-    pub(super) fn come(&mut self) -> Vec<i32> {
+    pub(super) fn take_pending(&mut self) -> Vec<i32> {
         self.0.pending().collect()
     }
 }

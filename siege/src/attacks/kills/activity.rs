@@ -1,10 +1,10 @@
-//! [`State`]: what a child does when it is killed.
+//! [`Activity`]: what a child does when it is killed.
 
 use anyhow::{Context, Result};
 
 /// What a child does when it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum Activity {
     /// It listens, and nobody connects.
     Listening,
     /// It makes connections, uses them, and ends them in one way or another.
@@ -25,25 +25,25 @@ pub(crate) enum State {
 }
 
 /// All states. States with much activity appear more often.
-pub(super) const STATES: &[State] = &[
-    State::Both,
-    State::Connecting,
-    State::Initiator,
-    State::Target,
-    State::Listening,
-    State::Connecting,
-    State::Accepting,
-    State::Both,
-    State::Registering,
-    State::Atomics,
-    State::Idle,
-    State::Accepting,
-    State::Sleeping,
+pub(super) const ACTIVITIES: &[Activity] = &[
+    Activity::Both,
+    Activity::Connecting,
+    Activity::Initiator,
+    Activity::Target,
+    Activity::Listening,
+    Activity::Connecting,
+    Activity::Accepting,
+    Activity::Both,
+    Activity::Registering,
+    Activity::Atomics,
+    Activity::Idle,
+    Activity::Accepting,
+    Activity::Sleeping,
 ];
 
-impl State {
+impl Activity {
     /// The state of that name.
-    pub(super) fn of(name: &str) -> Result<Self> {
-        STATES.iter().copied().find(|state| format!("{state:?}") == name).context("no such state")
+    pub(super) fn from_name(name: &str) -> Result<Self> {
+        ACTIVITIES.iter().copied().find(|state| format!("{state:?}") == name).context("no such state")
     }
 }

@@ -6,7 +6,7 @@
 //! of a structure form one field each; each injection takes a random word.
 //!
 //! The victim is a separate process, with canaries around its regions and elsewhere. It works as initiator and target
-//! with each liar, on the kernel's copy path and the owner's, and finally accesses memory outside of the liar's region.
+//! with each injector, on the kernel's copy path and the owner's, and finally accesses memory outside of the injector's region.
 //! Each of its requests must complete, once; nothing else may change; no call may take long; and a bystander that is
 //! connected to the same device must not notice. Several victims work in parallel, each with its own fields. With
 //! `--values N` each field gets N different values, however long that takes, and a row in a table; otherwise all fields
@@ -17,17 +17,17 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `arena` | a victim, its bystander and its liar; injects one false value after another |
-//! | `estate` | a device with regions between canaries, and the traffic of a connection |
+//! | `campaign` | a victim, its bystander and its injector; injects one false value after another |
+//! | `testbed` | a device with regions between canaries, and the traffic of a connection |
 //! | `field` | a field that gets false values, and their results |
-//! | `liar` | the child that injects false values, and the bystander |
+//! | `injector` | the child that injects false values, and the bystander |
 
-mod arena;
-mod estate;
+mod campaign;
 mod field;
-mod liar;
+mod injector;
+mod testbed;
 
-pub(crate) use liar::{bystander_role, liar_role};
+pub(crate) use injector::{bystander_role, injector_role};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,15 +38,15 @@ use nic_shm::lab::{FaultInjector, hello_words, is_written_by_peers};
 use serde::{Deserialize, Serialize};
 
 use crate::attack::{Attack, Budget, Tally};
-use crate::child::{Child, hear, say};
-use arena::Arena;
-use estate::Estate;
+use crate::child::{Child, receive_from_parent, send_to_parent};
+use campaign::Campaign;
 use field::Field;
+use testbed::Testbed;
 
 /// Different values for each field, unless the command line gives a number. At most a quarter more are injected, for
 /// narrow fields.
 const VALUES: u64 = 1000;
-/// Victims of each copy path that work in parallel: each victim may have to wait for its liar.
+/// Victims of each copy path that work in parallel: each victim may have to wait for its injector.
 const VICTIMS: usize = 4;
 /// A victim that is silent for this long counts as hung.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -54,8 +54,8 @@ const WAYS: [CopyPath; 2] = [CopyPath::Auto, CopyPath::Service];
 
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
-    name: "liars",
-    about: "peers on shm that lie in one field at a time: every field of shared memory, every field of the hello",
+    name: "false-values",
+    about: "shm peers with a false value in one field: every field of shared memory, every field of the hello",
     weight: 3,
     late_max: Duration::from_secs(1),
     run,
@@ -64,26 +64,26 @@ pub(crate) const ATTACK: Attack = Attack {
 /// Executes the attack.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let budget = &*budget;
-    let lanes: Vec<Result<Lane>> = std::thread::scope(|scope| {
-        let start = |number| scope.spawn(move || watched(&Order::new(number, budget)));
+    let lanes: Vec<Result<VictimResult>> = std::thread::scope(|scope| {
+        let start = |number| scope.spawn(move || watched(&VictimOrder::new(number, budget)));
         let threads: Vec<_> = (0..WAYS.len() * VICTIMS).map(start).collect();
         threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(anyhow!("a watcher panicked")))).collect()
     });
     let mut fields = Vec::new();
-    for lane in lanes {
-        let lane = lane?;
-        tally.add(&lane.tally);
-        fields.extend(lane.fields);
+    for result in lanes {
+        let result = result?;
+        tally.add(&result.tally);
+        fields.extend(result.fields);
     }
     for copy in WAYS {
-        sum(&fields, copy, tally);
+        note_totals(&fields, copy, tally);
     }
-    if budget.values.is_some() { print(&mut fields) } else { Ok(()) }
+    if budget.values.is_some() { print_table(&mut fields) } else { Ok(()) }
 }
 
 /// The order to a victim's process.
 #[derive(Serialize, Deserialize)]
-struct Order {
+struct VictimOrder {
     number: usize,
     seed: u64,
     time: Duration,
@@ -91,7 +91,7 @@ struct Order {
     field: String,
 }
 
-impl Order {
+impl VictimOrder {
     fn new(number: usize, budget: &Budget) -> Self {
         Self {
             number,
@@ -105,58 +105,59 @@ impl Order {
 
 /// The results of one victim.
 #[derive(Default, Serialize, Deserialize)]
-struct Lane {
+struct VictimResult {
     tally: Tally,
     fields: Vec<Field>,
 }
 
 /// Runs one victim in a separate process. If it dies or falls silent, reports its current injection.
-fn watched(order: &Order) -> Result<Lane> {
+fn watched(order: &VictimOrder) -> Result<VictimResult> {
     let mut child = Child::start("victim")?;
-    child.tell(serde_json::to_string(order)?)?;
+    child.send(serde_json::to_string(order)?)?;
     let mut at = "its beginning".to_owned();
-    let mut lane = Lane::default();
+    let mut result = VictimResult::default();
     loop {
-        let line = child.heard_within(SILENCE);
+        let line = child.receive_within(SILENCE);
         match line.as_deref().and_then(|line| line.split_once(' ')) {
             Some(("done", json)) => return Ok(serde_json::from_str(json)?),
             Some(("at", what)) => {
                 at = what.to_owned();
                 // Reports progress to the watcher of this attack.
-                say(format!("at victim {}: {at}", order.number))?;
+                send_to_parent(format!("at victim {}: {at}", order.number))?;
                 continue;
             }
-            Some((_, why)) => lane.tally.note(format!("{why}; {at}")),
+            Some((_, why)) => result.tally.note(format!("{why}; {at}")),
             None if child.runs() => {
-                lane.tally.hung += 1;
-                lane.tally.note(format!("a victim was silent for {SILENCE:?}; {at}"));
+                result.tally.hung += 1;
+                result.tally.note(format!("a victim was silent for {SILENCE:?}; {at}"));
             }
             None => {
                 let (status, _) = child.ended(SILENCE)?;
-                lane.tally.note(format!("a victim ended with {status}; {at}"));
+                result.tally.note(format!("a victim ended with {status}; {at}"));
             }
         }
-        lane.tally.tried += 1;
-        lane.tally.crashed += 1;
-        say(format!("at victim {}: ", order.number))?;
-        return Ok(lane);
+        result.tally.tried += 1;
+        result.tally.crashed += 1;
+        send_to_parent(format!("at victim {}: ", order.number))?;
+        return Ok(result);
     }
 }
 
 /// Child: a victim.
 pub(crate) fn victim_role() -> Result<()> {
-    let order: Order = serde_json::from_str(&hear()?.context("an order")?)?;
-    match suffer(&order) {
-        Ok(lane) => say(format!("done {}", serde_json::to_string(&lane)?)),
-        Err(why) => say(format!("failed {why:#}")),
+    let order: VictimOrder = serde_json::from_str(&receive_from_parent()?.context("an order")?)?;
+    match run_victim(&order) {
+        Ok(result) => send_to_parent(format!("done {}", serde_json::to_string(&result)?)),
+        Err(why) => send_to_parent(format!("failed {why:#}")),
     }
 }
 
 /// A victim takes its share of the fields; each field gets one false value, then each gets another, and so on.
-fn suffer(order: &Order) -> Result<Lane> {
+fn run_victim(order: &VictimOrder) -> Result<VictimResult> {
     let (copy, part) = (WAYS[order.number % WAYS.len()], order.number / WAYS.len());
-    let mut arena = Arena::new(copy, order.seed)?;
-    let all = fields(&arena.estate, copy)?.into_iter().filter(|field| field.title().contains(&order.field));
+    let mut campaign = Campaign::new(copy, order.seed)?;
+    let all =
+        fields(&campaign.testbed, copy)?.into_iter().filter(|field| field.title().contains(&order.field));
     let mine = all.enumerate().filter(|(at, _)| at % VICTIMS == part);
     let mut fields: Vec<Field> = mine.map(|(_, field)| field).collect();
     let mut tally = Tally::default();
@@ -164,18 +165,22 @@ fn suffer(order: &Order) -> Result<Lane> {
     let values = order.values.unwrap_or(VALUES);
     for value in 0..values + values / 4 {
         for field in &mut fields {
-            if field.distinct < values && (order.values.is_some() || budget.goes_on()) {
-                say(format!("at {copy:?}, {}, value {value}, seed {}", field.title(), order.seed))?;
-                arena.lie(field, value, &mut tally)?;
+            if field.distinct < values && (order.values.is_some() || budget.has_time_left()) {
+                send_to_parent(format!(
+                    "at {copy:?}, {}, value {value}, seed {}",
+                    field.title(),
+                    order.seed
+                ))?;
+                campaign.inject(field, value, &mut tally)?;
             }
         }
     }
-    arena.check_bystander(&mut tally)?;
-    Ok(Lane { tally, fields })
+    campaign.check_bystander(&mut tally)?;
+    Ok(VictimResult { tally, fields })
 }
 
 /// All fields that a connection uses on this copy path, those of the hello first.
-fn fields(estate: &Estate, copy: CopyPath) -> Result<Vec<Field>> {
+fn fields(testbed: &Testbed, copy: CopyPath) -> Result<Vec<Field>> {
     let mut found: BTreeMap<(String, bool), Field> = BTreeMap::new();
     let mut add = |name: &str, of_peer: bool, places: usize, shared: Option<bool>| {
         let key = (name.to_owned(), of_peer);
@@ -196,8 +201,8 @@ fn fields(estate: &Estate, copy: CopyPath) -> Result<Vec<Field>> {
         add(&word.field, false, 1, None);
     }
     for shared in [false, true] {
-        let (qp, _cq) = estate.queue_pair(shared)?;
-        let words = FaultInjector::of(&qp)?.own_words(&estate.keys());
+        let (qp, _cq) = testbed.queue_pair(shared)?;
+        let words = FaultInjector::of(&qp)?.own_words(&testbed.keys());
         for word in &words {
             let places = words.iter().filter(|other| other.field == word.field).count();
             add(&word.field, false, places, Some(shared));
@@ -214,17 +219,17 @@ fn fields(estate: &Estate, copy: CopyPath) -> Result<Vec<Field>> {
 }
 
 /// Notes the results of one copy path.
-fn sum(fields: &[Field], copy: CopyPath, tally: &mut Tally) {
+fn note_totals(fields: &[Field], copy: CopyPath, tally: &mut Tally) {
     let of_way = || fields.iter().filter(|field| field.service == (copy == CopyPath::Service));
     let count = |what: fn(&Field) -> u64| of_way().map(what).sum::<u64>();
     tally.note(format!(
-        "{copy:?}: {} fields of {} words, {} lies or more about each, {} in all: the victim went on after {}, had an error after {}, \
-         was not connected to {}, {} liars died or fell silent",
+        "{copy:?}: {} fields of {} words, at least {} injections each, {} in all: requests of the victim succeeded after {}, failed after \
+         {}, {} connections were refused, {} injectors died or fell silent",
         of_way().count(),
         count(|field| field.places as u64),
         of_way().map(|field| field.tried).min().unwrap_or_default(),
         count(|field| field.tried),
-        count(|field| field.went_on),
+        count(|field| field.succeeded),
         count(|field| field.error),
         count(|field| field.refused),
         count(|field| field.silent),
@@ -233,24 +238,24 @@ fn sum(fields: &[Field], copy: CopyPath, tally: &mut Tally) {
 
 /// The meaning of the table's columns.
 const LEGEND: &str = "\
-a row is a field: what the layout names. Of an array behind its first two words, of the equal words of a ring's slots, and of
-words without a name every lie takes one by chance; `places` says of how many. `distinct`: lies of another place or value than
-the others; `went_on`: all that the victim asked for succeeded; `error`: not all; `refused`: no connection; `silent`: the liar
-died or fell silent; `bad`: the lie reached what it must not
-way      places  tried distinct went_on  error refused silent  bad  field";
+A row is a field of the layout. The words of an array after its first two, the equal words of a ring's slots, and unnamed words are one
+field each; an injection takes a random one of its `places` words. `distinct`: injections with a new place or value; `succeeded`: all
+requests of the victim succeeded; `error`: some failed; `refused`: no connection; `silent`: the injector died or fell silent; `bad`: the
+false value did forbidden damage
+path     places  tried distinct succeeded  error refused silent  bad  field";
 
 /// Prints a row for each field: numbers first, the name last.
-fn print(fields: &mut [Field]) -> Result<()> {
-    say(LEGEND)?;
+fn print_table(fields: &mut [Field]) -> Result<()> {
+    send_to_parent(LEGEND)?;
     fields.sort_by_key(|field| (field.service, field.of_peer, field.name.clone()));
     for field in fields {
-        say(format!(
-            "{:<8}{:>7}{:>7}{:>9}{:>8}{:>7}{:>8}{:>7}{:>5}  {}",
+        send_to_parent(format!(
+            "{:<8}{:>7}{:>7}{:>9}{:>10}{:>7}{:>8}{:>7}{:>5}  {}",
             if field.service { "service" } else { "auto" },
             field.places,
             field.tried,
             field.distinct,
-            field.went_on,
+            field.succeeded,
             field.error,
             field.refused,
             field.silent,

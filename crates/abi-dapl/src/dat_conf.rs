@@ -1,4 +1,4 @@
-//! [`Line`]: the lines of dat.conf that the registry has passed to this library.
+//! [`ConfLine`]: the lines of dat.conf that the registry has passed to this library.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -9,14 +9,14 @@ use ffi::lock;
 /// A line of dat.conf: one adapter. The registry identifies it by its table's name and the thread safety that the adapter
 /// reports, so each line has a table of its own, for as long as the process lives.
 #[derive(Clone)]
-pub(crate) struct Line {
+pub(crate) struct ConfLine {
     /// The device's name.
     pub(crate) device: String,
     /// The functions behind all handles of the adapter: a [`Provider`](crate::provider::Provider), which is opaque here.
     functions: &'static (dyn Send + Sync),
 }
 
-impl Line {
+impl ConfLine {
     /// The pointer to the table, for the registry.
     pub(crate) fn functions(&self) -> *mut c_void {
         std::ptr::from_ref(self.functions).cast_mut().cast()
@@ -24,14 +24,14 @@ impl Line {
 }
 
 /// Lines by the adapter's name and thread safety.
-static LINES: Mutex<BTreeMap<(String, bool), Line>> = Mutex::new(BTreeMap::new());
+static LINES: Mutex<BTreeMap<(String, bool), ConfLine>> = Mutex::new(BTreeMap::new());
 
-fn lines() -> MutexGuard<'static, BTreeMap<(String, bool), Line>> {
+fn lines() -> MutexGuard<'static, BTreeMap<(String, bool), ConfLine>> {
     lock(&LINES)
 }
 
 /// The line of an adapter.
-pub(crate) fn line(ia_name: &str, is_thread_safe: bool) -> Option<Line> {
+pub(crate) fn line(ia_name: &str, is_thread_safe: bool) -> Option<ConfLine> {
     lines().get(&(ia_name.to_owned(), is_thread_safe)).cloned()
 }
 
@@ -41,9 +41,9 @@ pub(crate) fn add<T: Send + Sync + 'static>(
     is_thread_safe: bool,
     device: String,
     make: impl FnOnce() -> &'static T,
-) -> Line {
+) -> ConfLine {
     let mut lines = lines();
-    let new = || Line { device: String::new(), functions: make() };
+    let new = || ConfLine { device: String::new(), functions: make() };
     let line = lines.entry((name, is_thread_safe)).or_insert_with(new);
     line.device = device;
     line.clone()

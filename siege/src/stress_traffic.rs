@@ -13,7 +13,7 @@ use host::Rng;
 
 /// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum RequestKind {
     Message,
     /// Writes `len` bytes of the pattern of this seed.
     Write,
@@ -27,11 +27,11 @@ enum Kind {
 }
 
 /// The requests of one end, and their results.
-pub(crate) struct Storm {
+pub(crate) struct StressTraffic {
     rng: Rng,
     posted: u64,
     completed: u64,
-    under_way: VecDeque<Kind>,
+    in_flight: VecDeque<RequestKind>,
     /// Messages posted, and messages reported successful.
     sent: u64,
     pub(crate) acknowledged: u64,
@@ -40,34 +40,34 @@ pub(crate) struct Storm {
     /// Messages that have arrived, which is also the number expected next.
     pub(crate) messages: u64,
     /// A write and its read are in flight.
-    probes: bool,
+    probe_in_flight: bool,
     /// The connection has failed.
     pub(crate) failed: bool,
     /// Bytes that were sent, or written and read back.
     pub(crate) bytes: u64,
 }
 
-impl Storm {
-    /// Posts receives; requests are posted by [`Storm::post`].
+impl StressTraffic {
+    /// Posts receives; requests are posted by [`StressTraffic::post`].
     pub(crate) fn new(end: &End, link: &Link, rng: Rng) -> Result<Self> {
-        let mut storm = Self {
+        let mut traffic = Self {
             rng,
             posted: 0,
             completed: 0,
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             sent: 0,
             acknowledged: 0,
             receives: 0,
             received: 0,
             messages: 0,
-            probes: false,
+            probe_in_flight: false,
             failed: false,
             bytes: 0,
         };
         for _ in 0..DEPTH {
-            storm.post_receive(end, link)?;
+            traffic.post_receive(end, link)?;
         }
-        Ok(storm)
+        Ok(traffic)
     }
 
     fn post_receive(&mut self, end: &End, link: &Link) -> Result<()> {
@@ -83,10 +83,10 @@ impl Storm {
             return Ok(());
         }
         match self.rng.below(8) {
-            0 if !self.probes => self.post_probe(end, link),
+            0 if !self.probe_in_flight => self.post_probe(end, link),
             1 => {
                 let op = SendOp::WriteImm(link.peer.offset(PEERS), 1);
-                self.request(link, Kind::Notice, &SendWr::new(self.posted, op, &[])).map(drop)
+                self.request(link, RequestKind::Notice, &SendWr::new(self.posted, op, &[])).map(drop)
             }
             _ => self.post_message(end, link),
         }
@@ -99,7 +99,7 @@ impl Storm {
         let slot = SENDS + self.sent % DEPTH * SLOT;
         end.put(slot, &bytes)?;
         let piece = [end.mr.sge(slot, len as u32)];
-        if self.request(link, Kind::Message, &SendWr::new(self.posted, SendOp::Send, &piece))? {
+        if self.request(link, RequestKind::Message, &SendWr::new(self.posted, SendOp::Send, &piece))? {
             self.sent += 1;
             self.bytes += len;
         }
@@ -110,21 +110,21 @@ impl Storm {
         let (len, seed) = (*self.rng.one_of(&[1, 8, 300, 5000, 20_000, AREA]), self.rng.next_u64());
         end.put(SOURCE, &Rng::new(seed).bytes(len as usize))?;
         let (there, piece) = (link.peer.offset(PEERS), [end.mr.sge(SOURCE, len as u32)]);
-        if self.request(link, Kind::Write, &SendWr::new(self.posted, SendOp::Write(there), &piece))? {
+        if self.request(link, RequestKind::Write, &SendWr::new(self.posted, SendOp::Write(there), &piece))? {
             let piece = [end.mr.sge(RESULT, len as u32)];
             let read = SendWr::new(self.posted, SendOp::Read(there), &piece);
-            self.probes = self.request(link, Kind::ReadBack { seed, len }, &read)?;
+            self.probe_in_flight = self.request(link, RequestKind::ReadBack { seed, len }, &read)?;
             self.bytes += 2 * len;
         }
         Ok(())
     }
 
     /// Posts a request; false if there was no room.
-    fn request(&mut self, link: &Link, kind: Kind, wr: &SendWr<'_>) -> Result<bool> {
+    fn request(&mut self, link: &Link, kind: RequestKind, wr: &SendWr<'_>) -> Result<bool> {
         match link.qp.post_send(wr) {
             Ok(()) => {
                 self.posted += 1;
-                self.under_way.push_back(kind);
+                self.in_flight.push_back(kind);
                 Ok(true)
             }
             Err(Error::QueueFull { .. }) => Ok(false),
@@ -152,22 +152,22 @@ impl Storm {
 
     fn on_sent(&mut self, end: &End, wc: &Wc) -> Result<()> {
         ensure!(wc.wr_id == self.completed, "request {} was expected: {wc:?}", self.completed);
-        let Some(kind) = self.under_way.pop_front() else { bail!("nobody posted {wc:?}") };
+        let Some(kind) = self.in_flight.pop_front() else { bail!("nobody posted {wc:?}") };
         self.completed += 1;
         if !wc.is_ok() {
             self.failed = true;
             return Ok(());
         }
         match kind {
-            Kind::Message => self.acknowledged += 1,
-            Kind::ReadBack { seed, len } => {
-                self.probes = false;
+            RequestKind::Message => self.acknowledged += 1,
+            RequestKind::ReadBack { seed, len } => {
+                self.probe_in_flight = false;
                 ensure!(
                     end.get(RESULT, len)? == Rng::new(seed).bytes(len as usize),
                     "{len} bytes were not read as written"
                 );
             }
-            Kind::Write | Kind::Notice => {}
+            RequestKind::Write | RequestKind::Notice => {}
         }
         Ok(())
     }
@@ -196,19 +196,27 @@ impl Storm {
     }
 
     /// Makes progress until the connection has ended and everything has completed; returns when that was.
-    pub(crate) fn ride(&mut self, end: &End, link: &Link, posts: bool, tally: &mut Tally) -> Result<Instant> {
-        let (mut over, began) = (false, Instant::now());
+    pub(crate) fn run_until_disconnected(
+        &mut self,
+        end: &End,
+        link: &Link,
+        posts: bool,
+        tally: &mut Tally,
+    ) -> Result<Instant> {
+        let (mut has_ended, began) = (false, Instant::now());
         loop {
-            if posts && !over {
+            if posts && !has_ended {
                 self.post(end, link)?;
             }
             let any = self.poll(end, link, tally)?;
             match end.event_now() {
                 None => {}
-                Some(CmEvent::Disconnected { qp_num }) if qp_num == link.qp.num() && !over => over = true,
+                Some(CmEvent::Disconnected { qp_num }) if qp_num == link.qp.num() && !has_ended => {
+                    has_ended = true
+                }
                 Some(other) => bail!("an end was expected: {other:?}"),
             }
-            if over && self.is_settled() {
+            if has_ended && self.is_settled() {
                 return Ok(Instant::now());
             }
             if !any {
@@ -216,13 +224,20 @@ impl Storm {
             }
             if began.elapsed() > ROUND_MAX {
                 tally.hung += 1;
-                bail!("not over: {}; the end was {}", self.account(), if over { "told" } else { "not told" });
+                let reported = if has_ended { "was reported" } else { "was not reported" };
+                bail!("not complete: {}; the disconnection {reported}", self.outstanding());
             }
         }
     }
 
     /// Sends and receives for a while.
-    pub(crate) fn go_on(&mut self, end: &End, link: &Link, time: Duration, tally: &mut Tally) -> Result<()> {
+    pub(crate) fn run_for(
+        &mut self,
+        end: &End,
+        link: &Link,
+        time: Duration,
+        tally: &mut Tally,
+    ) -> Result<()> {
         let began = Instant::now();
         while began.elapsed() < time && !self.failed {
             self.post(end, link)?;
@@ -239,7 +254,7 @@ impl Storm {
     }
 
     /// The outstanding work, for a note.
-    fn account(&self) -> String {
+    fn outstanding(&self) -> String {
         format!(
             "{} of {} requests, {} of {} receives",
             self.completed, self.posted, self.received, self.receives

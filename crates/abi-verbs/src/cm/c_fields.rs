@@ -22,12 +22,12 @@ pub(crate) fn storage(addr: SocketAddr) -> sockaddr_storage {
 }
 
 /// Updates the visible addresses, device and protection domain; programs create their own queues in that domain.
-pub(crate) fn show(id: Held<CmId>, state: &State) {
+pub(crate) fn write_id(id: Held<CmId>, state: &State) {
     let (local, peer) = (state.local.map(storage), state.peer.map(storage));
     let context = Context::address(state.context);
     let pd = domain(state.context).unwrap_or(Handle::NULL);
     let [sgid, dgid] = gids(state);
-    id.show(|seen| {
+    id.update_c(|seen| {
         local.into_iter().for_each(|addr| seen.route.addr.src_storage = addr);
         peer.into_iter().for_each(|addr| seen.route.addr.dst_storage = addr);
         (seen.route.addr.addr.sgid, seen.route.addr.addr.dgid) = (sgid, dgid);
@@ -46,18 +46,18 @@ pub(crate) fn show(id: Held<CmId>, state: &State) {
 fn gids(state: &State) -> [ibv_gid; 2] {
     let known = |addr: Option<SocketAddr>| addr.filter(|_| !state.context.is_null());
     [state.local, state.peer]
-        .map(|addr| known(addr).map(|addr| address::of_ip(addr.ip())).unwrap_or_default())
+        .map(|addr| known(addr).map(|addr| address::gid_of_ip(addr.ip())).unwrap_or_default())
 }
 
 /// Creates and shows a path record for an identifier whose ends are known. iWARP RNICs have none (rdma_resolve_route(3)).
-pub(crate) fn show_path(id: Held<CmId>, state: &mut State) {
-    if device::kind() == device::Kind::Rnic {
+pub(crate) fn write_path(id: Held<CmId>, state: &mut State) {
+    if device::device_kind() == device::DeviceKind::Rnic {
         return;
     }
     let mut path = Box::new(path_record(gids(state), state.ack_timeout));
     let address = std::ptr::from_mut(&mut *path);
     state.path = Some(path);
-    id.show(|seen| (seen.route.path_rec, seen.route.num_paths) = (address.cast(), 1));
+    id.update_c(|seen| (seen.route.path_rec, seen.route.num_paths) = (address.cast(), 1));
 }
 
 /// Selector of a path record: the value is exact (IBA 15.2.5.16).

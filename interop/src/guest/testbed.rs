@@ -46,7 +46,7 @@ impl Default for Siw {
 }
 
 /// The environment of the cases.
-pub(crate) struct Lab {
+pub(crate) struct Testbed {
     pub(crate) guest: Guest,
     folder: PathBuf,
     ours: PathBuf,
@@ -55,7 +55,7 @@ pub(crate) struct Lab {
     step: u32,
 }
 
-impl Lab {
+impl Testbed {
     /// Builds everything and boots the guest.
     pub(crate) fn open(workspace: &Workspace) -> Result<Self> {
         let folder = workspace.target().join("interop");
@@ -146,7 +146,7 @@ impl Lab {
         let port = Self::free_port()?;
         let arguments = arguments.replace("ADDR", &format!("127.0.0.1:{port}"));
         let mut running = self.ours(program, &arguments)?;
-        let listens = running.says("listening at", OURS)?;
+        let listens = running.wait_for_output("listening at", OURS)?;
         ensure!(listens, "{program} does not listen: {}", tail(&running.output()?));
         Ok((running, port))
     }

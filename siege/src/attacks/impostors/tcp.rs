@@ -1,4 +1,4 @@
-//! [`Crowd`]: strangers that connect by TCP. Each behaves in one [`Way`], and every answer is checked.
+//! [`TcpImpostors`]: impostors that connect by TCP. Each behaves in one [`Behaviour`], and every answer is checked.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -9,13 +9,13 @@ use anyhow::{Context, Result};
 use host::Rng;
 use rustix::net::{AddressFamily, SocketType};
 
-use super::{Outcome, Outcomes, Strangers, Way};
+use super::{Behaviour, Impostors, Outcome, Outcomes};
 
 /// Connections whose greeting is not read yet, and connections whose answer is not read yet.
 const WINDOW: usize = 16;
-/// Connections that stay open because the stranger has not sent a whole message.
+/// Connections that stay open because the impostor has not sent a whole message.
 pub(super) const HELD: usize = 128;
-/// Slow strangers that send their next byte each time another stranger connects.
+/// Slow impostors that send their next byte each time another impostor connects.
 const DRIBBLES: usize = 4;
 /// Connections from one address, since a closed one holds its port for a while.
 const OF_ADDRESS: u32 = 5000;
@@ -25,55 +25,55 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const GARBAGE_MAX: u64 = 200;
 pub(super) const HUGE: usize = 64 << 10;
 
-/// How strangers speak to a kind of listener.
-pub(super) trait Speech {
+/// How impostors speak to a kind of listener.
+pub(super) trait WireProtocol {
     /// Reads the greeting that the listener sends to every connection, and remembers it for the next message; false if the listener has closed.
-    fn is_greeted(&mut self, stream: &mut TcpStream) -> Result<bool>;
+    fn read_greeting(&mut self, stream: &mut TcpStream) -> Result<bool>;
 
     /// The messages that a process of another job would send.
-    fn foreign(&mut self, rng: &mut Rng) -> Result<Vec<u8>>;
+    fn foreign_key_message(&mut self, rng: &mut Rng) -> Result<Vec<u8>>;
 
     /// A message whose announced length exceeds what the protocol allows.
-    fn huge(&mut self, rng: &mut Rng) -> Result<Vec<u8>>;
+    fn oversized_message(&mut self, rng: &mut Rng) -> Result<Vec<u8>>;
 
     /// Bytes that do not parse, and whether the listener can refuse them without waiting for more.
     fn garbage(&mut self, rng: &mut Rng) -> (Vec<u8>, bool) {
         (garbage(rng), false)
     }
 
-    /// Interprets all bytes after the greeting, and counts the bytes that a stranger must not get.
-    fn outcome(&mut self, way: Way, answer: &[u8]) -> Result<(Outcome, u64)>;
+    /// Interprets all bytes after the greeting, and counts the bytes that a impostor must not get.
+    fn outcome(&mut self, way: Behaviour, answer: &[u8]) -> Result<(Outcome, u64)>;
 }
 
-/// An open connection of a stranger.
+/// An open connection of a impostor.
 struct Visit {
     stream: TcpStream,
-    way: Way,
-    /// The rest of a slow stranger's message.
-    unsaid: VecDeque<u8>,
+    way: Behaviour,
+    /// The rest of a slow impostor's message.
+    unsent: VecDeque<u8>,
 }
 
-/// Strangers at one listener.
-pub(super) struct Crowd<S> {
-    speech: S,
+/// Impostors at one listener.
+pub(super) struct TcpImpostors<S> {
+    protocol: S,
     addr: SocketAddr,
     came: u32,
-    /// The stranger has only connected.
+    /// The impostor has only connected.
     arrived: VecDeque<Visit>,
-    /// The stranger has sent a whole message.
+    /// The impostor has sent a whole message.
     asked: VecDeque<Visit>,
-    /// The stranger has sent nothing or a part.
+    /// The impostor has sent nothing or a part.
     held: VecDeque<Visit>,
     recorded: Vec<Vec<u8>>,
     outcomes: Outcomes,
 }
 
-impl<S: Speech> Crowd<S> {
-    pub(super) fn new(addr: SocketAddr, speech: S) -> Self {
+impl<S: WireProtocol> TcpImpostors<S> {
+    pub(super) fn new(addr: SocketAddr, protocol: S) -> Self {
         let queue = VecDeque::new;
         let (arrived, asked, held) = (queue(), queue(), queue());
         Self {
-            speech,
+            protocol,
             addr,
             came: 0,
             arrived,
@@ -84,25 +84,32 @@ impl<S: Speech> Crowd<S> {
         }
     }
 
-    /// How the next stranger behaves. Every second stranger sends valid messages under a foreign key.
-    fn way(&self, rng: &mut Rng) -> Way {
-        let ways = [Way::Silent, Way::Slow, Way::Garbage, Way::Part, Way::Huge, Way::Replay];
+    /// How the next impostor behaves. Every second impostor sends valid messages under a foreign key.
+    fn way(&self, rng: &mut Rng) -> Behaviour {
+        let ways = [
+            Behaviour::Silent,
+            Behaviour::Slow,
+            Behaviour::Garbage,
+            Behaviour::Part,
+            Behaviour::Huge,
+            Behaviour::Replay,
+        ];
         match *rng.one_of(&ways) {
-            _ if rng.below(2) == 0 => Way::Foreign,
-            Way::Replay if self.recorded.is_empty() => Way::Garbage,
+            _ if rng.below(2) == 0 => Behaviour::Foreign,
+            Behaviour::Replay if self.recorded.is_empty() => Behaviour::Garbage,
             way => way,
         }
     }
 
-    /// Reads the greeting, and sends the stranger's message or the first part of it.
+    /// Reads the greeting, and sends the impostor's message or the first part of it.
     fn speak(&mut self, mut visit: Visit, rng: &mut Rng) -> Result<()> {
-        if !self.speech.is_greeted(&mut visit.stream)? {
+        if !self.protocol.read_greeting(&mut visit.stream)? {
             return self.part(&visit, &[]);
         }
         let (words, is_whole) = self.words(visit.way, rng)?;
-        if visit.way == Way::Slow {
-            visit.unsaid = words.into();
-            return self.hold(visit);
+        if visit.way == Behaviour::Slow {
+            visit.unsent = words.into();
+            return self.keep_open(visit);
         }
         // The listener may close before it has read everything.
         let _ = visit.stream.write_all(&words);
@@ -110,19 +117,19 @@ impl<S: Speech> Crowd<S> {
             self.asked.push_back(visit);
             return Ok(());
         }
-        self.hold(visit)
+        self.keep_open(visit)
     }
 
-    /// The message of a stranger, and whether the listener can answer it without waiting for more.
-    fn words(&mut self, way: Way, rng: &mut Rng) -> Result<(Vec<u8>, bool)> {
+    /// The message of a impostor, and whether the listener can answer it without waiting for more.
+    fn words(&mut self, way: Behaviour, rng: &mut Rng) -> Result<(Vec<u8>, bool)> {
         Ok(match way {
-            Way::Silent => (Vec::new(), false),
-            Way::Slow | Way::Foreign => (self.speech.foreign(rng)?, true),
-            Way::Huge => (self.speech.huge(rng)?, true),
-            Way::Replay => (rng.one_of(&self.recorded).clone(), true),
-            Way::Garbage => self.speech.garbage(rng),
-            Way::Part => {
-                let mut words = self.speech.foreign(rng)?;
+            Behaviour::Silent => (Vec::new(), false),
+            Behaviour::Slow | Behaviour::Foreign => (self.protocol.foreign_key_message(rng)?, true),
+            Behaviour::Huge => (self.protocol.oversized_message(rng)?, true),
+            Behaviour::Replay => (rng.one_of(&self.recorded).clone(), true),
+            Behaviour::Garbage => self.protocol.garbage(rng),
+            Behaviour::Part => {
+                let mut words = self.protocol.foreign_key_message(rng)?;
                 words.truncate(rng.index(words.len()));
                 (words, false)
             }
@@ -130,16 +137,16 @@ impl<S: Speech> Crowd<S> {
     }
 
     /// Keeps a connection open. Beyond [`HELD`] the oldest one is closed.
-    fn hold(&mut self, visit: Visit) -> Result<()> {
+    fn keep_open(&mut self, visit: Visit) -> Result<()> {
         self.held.push_back(visit);
-        oldest_beyond(&mut self.held, HELD).map_or(Ok(()), |oldest| self.dismiss(oldest))
+        pop_if_longer(&mut self.held, HELD).map_or(Ok(()), |oldest| self.dismiss(oldest))
     }
 
-    /// The oldest slow strangers send a byte each.
-    fn dribble(&mut self) {
-        let slow = self.held.iter_mut().filter(|visit| !visit.unsaid.is_empty());
+    /// The oldest slow impostors send a byte each.
+    fn send_slowly(&mut self) {
+        let slow = self.held.iter_mut().filter(|visit| !visit.unsent.is_empty());
         for visit in slow.take(DRIBBLES) {
-            if let Some(byte) = visit.unsaid.pop_front() {
+            if let Some(byte) = visit.unsent.pop_front() {
                 // The listener may have closed.
                 let _ = visit.stream.write_all(&[byte]);
             }
@@ -173,27 +180,27 @@ impl<S: Speech> Crowd<S> {
     }
 
     fn part(&mut self, visit: &Visit, answer: &[u8]) -> Result<()> {
-        let (outcome, read) = self.speech.outcome(visit.way, answer)?;
+        let (outcome, read) = self.protocol.outcome(visit.way, answer)?;
         self.outcomes.count(visit.way, outcome, read)
     }
 }
 
-impl<S: Speech> Strangers for Crowd<S> {
-    fn come(&mut self, rng: &mut Rng) -> Result<()> {
+impl<S: WireProtocol> Impostors for TcpImpostors<S> {
+    fn connect_next(&mut self, rng: &mut Rng) -> Result<()> {
         let (stream, way) = (connected(self.addr, self.came)?, self.way(rng));
         self.came += 1;
-        self.arrived.push_back(Visit { stream, way, unsaid: VecDeque::new() });
-        if let Some(visit) = oldest_beyond(&mut self.arrived, WINDOW) {
+        self.arrived.push_back(Visit { stream, way, unsent: VecDeque::new() });
+        if let Some(visit) = pop_if_longer(&mut self.arrived, WINDOW) {
             self.speak(visit, rng)?;
         }
-        if let Some(visit) = oldest_beyond(&mut self.asked, WINDOW) {
+        if let Some(visit) = pop_if_longer(&mut self.asked, WINDOW) {
             self.finish(visit)?;
         }
-        self.dribble();
+        self.send_slowly();
         Ok(())
     }
 
-    fn leave(&mut self, rng: &mut Rng) -> Result<Outcomes> {
+    fn disconnect_all(&mut self, rng: &mut Rng) -> Result<Outcomes> {
         while let Some(visit) = self.arrived.pop_front() {
             self.speak(visit, rng)?;
         }
@@ -206,13 +213,13 @@ impl<S: Speech> Strangers for Crowd<S> {
         Ok(self.outcomes)
     }
 
-    fn hear(&mut self, recorded: Vec<Vec<u8>>) {
+    fn set_recorded(&mut self, recorded: Vec<Vec<u8>>) {
         self.recorded = recorded;
     }
 }
 
 /// Takes the oldest element of a queue that has more than `most`.
-pub(super) fn oldest_beyond<T>(queue: &mut VecDeque<T>, most: usize) -> Option<T> {
+pub(super) fn pop_if_longer<T>(queue: &mut VecDeque<T>, most: usize) -> Option<T> {
     if queue.len() > most { queue.pop_front() } else { None }
 }
 

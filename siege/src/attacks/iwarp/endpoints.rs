@@ -51,7 +51,7 @@ impl Node {
     }
 
     /// A queue pair with its completion queues, and receives for a whole batch if `receives` is set.
-    pub(super) fn end(&self, receives: bool) -> Result<End> {
+    pub(super) fn queue_pair(&self, receives: bool) -> Result<QpWithCqs> {
         let queue = || self.device.create_cq(4 * BATCH as u32);
         let (send_cq, recv_cq) = (queue()?, queue()?);
         let cap = QpCap { max_send_wr: BATCH as u32, max_recv_wr: BATCH as u32, ..QpCap::default() };
@@ -60,11 +60,11 @@ impl Node {
             let sges = [self.region.sge((RECEIVES + slot * SLOT) as u64, SLOT as u32)];
             qp.post_recv(&RecvWr::new(slot as u64, &sges))?;
         }
-        Ok(End { qp, send_cq, recv_cq })
+        Ok(QpWithCqs { qp, send_cq, recv_cq })
     }
 
     /// Counts the canary bytes outside of the region that have changed, and restores them.
-    pub(super) fn outside(&self) -> Result<u64> {
+    pub(super) fn count_changed_canaries(&self) -> Result<u64> {
         let mut changed = 0;
         for range in [0..MARGIN, MARGIN + ROOM..ROOM + 2 * MARGIN] {
             let wrong = self.memory.to_vec(range.clone())?.iter().filter(|byte| **byte != CANARY).count();
@@ -84,7 +84,7 @@ impl Node {
 }
 
 /// A queue pair and its completion queues.
-pub(super) struct End {
+pub(super) struct QpWithCqs {
     pub(super) qp: Qp,
     pub(super) send_cq: Cq,
     pub(super) recv_cq: Cq,
@@ -92,7 +92,7 @@ pub(super) struct End {
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum RequestKind {
     Send,
     SendImm,
     Write,
@@ -102,7 +102,7 @@ enum Kind {
     Add,
 }
 
-impl Kind {
+impl RequestKind {
     const ALL: [Self; 10] = [
         Self::Send,
         Self::Write,
@@ -131,9 +131,9 @@ pub(super) struct Round<'a> {
     a: &'a Node,
     b: &'a Node,
     number: u64,
-    from: End,
-    to: Option<End>,
-    kinds: Vec<Kind>,
+    from: QpWithCqs,
+    to: Option<QpWithCqs>,
+    kinds: Vec<RequestKind>,
     lens: Vec<usize>,
     /// How each request ended.
     ended: Vec<Option<WcStatus>>,
@@ -149,7 +149,7 @@ pub(super) struct Round<'a> {
 impl<'a> Round<'a> {
     /// Connects to `via`.
     pub(super) fn begin(a: &'a Node, b: &'a Node, via: SocketAddr, number: u64) -> Result<Self> {
-        let from = a.end(false)?;
+        let from = a.queue_pair(false)?;
         let param =
             ConnParam { timeout: Span::from_secs(3), ..ConnParam::with_private_data(number.to_le_bytes()) };
         a.cm.connect(&from.qp, via, &param)?;
@@ -175,22 +175,22 @@ impl<'a> Round<'a> {
     /// Posts a batch of `count` requests once the connection is established.
     fn post(&mut self, count: usize) -> Result<()> {
         for number in 0..count.min(BATCH) {
-            let kind = Kind::ALL[number % Kind::ALL.len()];
+            let kind = RequestKind::ALL[number % RequestKind::ALL.len()];
             let len = match kind {
-                Kind::WriteNothing => 0,
-                Kind::Add => 8,
+                RequestKind::WriteNothing => 0,
+                RequestKind::Add => 8,
                 _ => 16 + number * 5 % (SLOT - 16),
             };
             let at = number * SLOT;
             self.a.write(at, &pattern(self.number, number, len))?;
             let (slot, counter) = (self.b.region.remote(at as u64), self.b.region.remote(COUNTER as u64));
             let op = match kind {
-                Kind::Send => SendOp::Send,
-                Kind::SendImm => SendOp::SendImm(number as u32),
-                Kind::Write | Kind::WriteNothing => SendOp::Write(slot),
-                Kind::WriteImm => SendOp::WriteImm(slot, number as u32),
-                Kind::Read => SendOp::Read(counter),
-                Kind::Add => SendOp::FetchAdd { remote: counter, add: 0 },
+                RequestKind::Send => SendOp::Send,
+                RequestKind::SendImm => SendOp::SendImm(number as u32),
+                RequestKind::Write | RequestKind::WriteNothing => SendOp::Write(slot),
+                RequestKind::WriteImm => SendOp::WriteImm(slot, number as u32),
+                RequestKind::Read => SendOp::Read(counter),
+                RequestKind::Add => SendOp::FetchAdd { remote: counter, add: 0 },
             };
             let sges = [self.a.region.sge(at as u64, len as u32)];
             self.from.qp.post_send(&SendWr::new(number as u64, op, &sges))?;
@@ -202,7 +202,7 @@ impl<'a> Round<'a> {
     }
 
     /// Processes all pending events and completions on both sides.
-    fn turn(&mut self, count: usize) -> Result<()> {
+    fn poll_all(&mut self, count: usize) -> Result<()> {
         while let Some(event) = self.a.cm.poll_event() {
             match event {
                 CmEvent::Established { .. } => {
@@ -221,7 +221,7 @@ impl<'a> Round<'a> {
                 CmEvent::ConnectRequest(request)
                     if self.to.is_none() && request.private_data == self.number.to_le_bytes() =>
                 {
-                    let end = self.b.end(true)?;
+                    let end = self.b.queue_pair(true)?;
                     // The client may have gone.
                     self.over[1] = self.b.cm.accept(request, &end.qp, &ConnParam::default()).is_err();
                     self.to = Some(end);
@@ -251,10 +251,10 @@ impl<'a> Round<'a> {
     }
 
     /// Makes progress until the batch has completed, the connection has ended, or the limit has passed.
-    pub(super) fn go_on(&mut self, count: usize, limit: Duration) -> Result<()> {
+    pub(super) fn run(&mut self, count: usize, limit: Duration) -> Result<()> {
         let began = Instant::now();
         while !self.is_complete() && !self.over[0] && began.elapsed() < limit {
-            self.turn(count)?;
+            self.poll_all(count)?;
             std::thread::yield_now();
         }
         Ok(())
@@ -262,7 +262,7 @@ impl<'a> Round<'a> {
 
     /// Checks the end of the connection: both sides must notice, and every request must complete. Then compares the
     /// results.
-    pub(super) fn account(mut self, crc: bool, tally: &mut Tally) -> Result<()> {
+    pub(super) fn finish(mut self, crc: bool, tally: &mut Tally) -> Result<()> {
         let began = Instant::now();
         // Closes a connection that is still established; without one there is nothing to close.
         let _ = self.a.cm.disconnect(&self.from.qp);
@@ -271,13 +271,13 @@ impl<'a> Round<'a> {
         }
         let mine = |round: &Self| round.over[0] && round.ended.iter().all(Option::is_some);
         while (!mine(&self) || self.to.is_some() && !self.over[1]) && began.elapsed() < PATIENCE {
-            self.turn(0)?;
+            self.poll_all(0)?;
             std::thread::yield_now();
         }
-        tally.noticed(began.elapsed());
+        tally.record_reaction(began.elapsed());
         let before = (tally.lost, tally.doubled, tally.outside, tally.hung);
         tally.doubled += self.doubled;
-        tally.outside += self.a.outside()? + self.b.outside()?;
+        tally.outside += self.a.count_changed_canaries()? + self.b.count_changed_canaries()?;
         // Without CRCs, undetected damage is no fault.
         if crc || self.told {
             self.compare(crc, tally)?;
@@ -300,21 +300,21 @@ impl<'a> Round<'a> {
             let right = match (kind, kind.takes_receive().then(|| came.next())) {
                 (_, Some(None)) => false,
                 (_, Some(Some(_))) if !crc => true,
-                (Kind::WriteImm, Some(Some(wc))) => {
+                (RequestKind::WriteImm, Some(Some(wc))) => {
                     let there = self.b.bytes(number * SLOT, len)? == wanted[..len];
                     there && (wc.imm, wc.byte_len) == (Some(number as u32), len as u32)
                 }
                 (_, Some(Some(wc))) => {
                     let there = self.b.bytes(RECEIVES + wc.wr_id as usize * SLOT, len)? == wanted[..len];
-                    let imm = (*kind == Kind::SendImm).then_some(number as u32);
+                    let imm = (*kind == RequestKind::SendImm).then_some(number as u32);
                     if !there || wc.byte_len as usize != len || wc.imm != imm {
                         tally.lost += 1;
                         tally.note(format!("message {number} came damaged: {wc:?}"));
                     }
                     true
                 }
-                (Kind::Write, None) => !crc || self.b.bytes(number * SLOT, len)? == wanted[..len],
-                (Kind::Read, None) if crc && ok => {
+                (RequestKind::Write, None) => !crc || self.b.bytes(number * SLOT, len)? == wanted[..len],
+                (RequestKind::Read, None) if crc && ok => {
                     self.a.bytes(number * SLOT, len)? == pattern(self.number, 99, SLOT)[..len]
                 }
                 _ => true,

@@ -27,7 +27,7 @@ impl Networks {
 
     /// Records the addresses of a site. The last report returns a warning if two sites reach each other by an address that is
     /// not private.
-    pub(super) fn report(&mut self, site: usize, addresses: Vec<IpAddr>) -> Option<String> {
+    pub(super) fn add_host(&mut self, site: usize, addresses: Vec<IpAddr>) -> Option<String> {
         let (_, known) = self.sites.get_mut(&site).filter(|(_, known)| known.is_none())?;
         *known = Some(addresses.into_iter().take(ADDRESSES_MAX).collect());
         let all: Option<Vec<_>> =
@@ -38,8 +38,8 @@ impl Networks {
         pairs.flat_map(|(one, two)| [(one, two), (two, one)]).find_map(|((from, own), (to, theirs))| {
             let address = reached(theirs, own, self.network).filter(|address| !is_private(*address))?;
             Some(format!(
-                "{from} reaches {to} by {address}, which is not a private network: ranks prove who they are when they connect, but what they \
-                 send is not encrypted (SECURITY.md); name a private network by -x NICETY_NETWORK=10.0.0.0/8, or use a tunnel"
+                "{from} reaches {to} by {address}, which is not a private address: connections between ranks are authenticated, but not \
+                 encrypted (SECURITY.md); name a private network, such as -x NICETY_NETWORK=10.0.0.0/8, or use a tunnel"
             ))
         })
     }
@@ -64,7 +64,7 @@ mod tests {
         let names = (0..hosts.len()).map(|at| (at, char::from(b'a' + at as u8).to_string()));
         let mut networks = Networks::new(network, names);
         let address = |text: &&str| text.parse().expect("an address");
-        let mut report = |at: usize| networks.report(at, hosts[at].iter().map(address).collect());
+        let mut report = |at: usize| networks.add_host(at, hosts[at].iter().map(address).collect());
         let said: Vec<_> = (0..hosts.len()).map(&mut report).collect();
         let (last, before) = said.split_last().expect("hosts");
         assert!(before.iter().all(Option::is_none), "said before all have reported: {before:?}");
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_network_is_not_warned_of() {
+    fn private_network_gives_no_warning() {
         for hosts in [
             &[&["10.1.0.1"][..], &["10.1.0.2"], &["10.1.0.3"]][..],
             &[&["192.168.1.1", "203.0.113.1"], &["192.168.1.2", "198.51.100.7"]],
@@ -88,10 +88,10 @@ mod tests {
     }
 
     #[test]
-    fn a_public_network_is_named_with_the_hosts_that_use_it() {
+    fn public_network_is_reported_with_its_hosts() {
         let said = |network, hosts: &[&[&str]]| warning(network, hosts).expect("a warning");
         let text = said(None, &[&["10.1.0.1"], &["10.1.0.2"], &["203.0.113.3"]]);
-        assert!(text.starts_with("a reaches c by 203.0.113.3, which is not a private network: "), "{text}");
+        assert!(text.starts_with("a reaches c by 203.0.113.3, which is not a private address: "), "{text}");
         assert_eq!(text.lines().count(), 1);
         let both: [&[&str]; 2] = [&["10.1.0.1", "203.0.113.1"], &["10.1.0.2", "203.0.113.2"]];
         assert_eq!(warning(Some("10.0.0.0/8"), &both), None);
