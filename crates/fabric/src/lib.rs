@@ -22,8 +22,8 @@ use std::sync::mpsc;
 use host::Host;
 use host::world::{self, World};
 pub use nic_model::{
-    COMPONENTS, Family, Machine, MachineError, Parameter, Profile, Source, Value, Wrong, interrupted,
-    machines, profile,
+    COMPONENTS, Family, Machine, MachineError, MachineErrorKind, Parameter, Profile, Source, Value,
+    interrupted, machines, profile,
 };
 pub use nic_shm::{CopyPath, copy_path};
 use verbs::{Device, DeviceAttr, Error, Result};
@@ -66,7 +66,7 @@ pub fn list() -> Vec<Entry> {
 /// Splits a list of names at separators outside of parentheses. If the parentheses do not match, the result is one name,
 /// which [`check`] rejects.
 pub fn split(list: &str, separator: char) -> Vec<&str> {
-    name::parts(list, separator).unwrap_or_else(|| vec![list.trim()])
+    name::split_outside_parentheses(list, separator).unwrap_or_else(|| vec![list.trim()])
 }
 
 /// Checks a name without opening anything.
@@ -144,14 +144,14 @@ pub fn attr(name: &str) -> Result<DeviceAttr> {
         return Ok(open(name, &host::real::host())?.attr().clone());
     }
     let mut world = World::new(world::Config::default());
-    let (node, name, (tell, told)) = (world.node("node"), name.to_owned(), mpsc::channel());
+    let (node, name, (sender, receiver)) = (world.node("node"), name.to_owned(), mpsc::channel());
     let host = node.host();
-    let look = move || drop(tell.send(open(&name, &host).map(|device| device.attr().clone())));
+    let send_attr = move || drop(sender.send(open(&name, &host).map(|device| device.attr().clone())));
     world
-        .rank("rank", &[&node], look)
+        .rank("rank", &[&node], send_attr)
         .and_then(|()| world.run())
         .map_err(|failure| Error::system("a world for the device", std::io::Error::other(failure)))?;
-    told.try_recv().map_err(|e| Error::system("the device's attributes", std::io::Error::other(e)))?
+    receiver.try_recv().map_err(|e| Error::system("the device's attributes", std::io::Error::other(e)))?
 }
 
 /// The names of the rails of this device, in their order: those in `rails(...)`, or those of a modelled machine with several
@@ -163,7 +163,7 @@ pub fn rails_of(name: &str) -> Result<Vec<String>> {
     if let Some(rails) = rails::parse(name) {
         return Ok(rails?.names.into_iter().map(str::to_owned).collect());
     }
-    let Some(config) = modelled(name)? else { return Ok(vec![name.to_owned()]) };
+    let Some(config) = model_config(name)? else { return Ok(vec![name.to_owned()]) };
     let rails = config.machine.rails();
     if config.rail.is_some() || rails == 1 {
         return Ok(vec![name.to_owned()]);
@@ -192,17 +192,17 @@ pub fn open(name: &str, host: &Host) -> Result<Device> {
 /// # Errors
 /// [`Error::Invalid`] for what is unknown, missing or out of range, and for a card that is not a model.
 pub fn machine(name: &str) -> Result<Machine> {
-    match modelled(name)? {
+    match model_config(name)? {
         Some(config) => Ok(config.machine),
         None => Err(Error::Invalid(format!("'{name}' is not a model, and has no machine"))),
     }
 }
 
 /// The configuration of a modelled card; `None` for other devices.
-fn modelled(name: &str) -> Result<Option<nic_model::Config>> {
+fn model_config(name: &str) -> Result<Option<nic_model::Config>> {
     let (kind, name) = table::parse(name)?;
     if kind.word == model::KIND.word {
-        return model::config(&name).map(Some);
+        return model::parse_config(&name).map(Some);
     }
     (kind.parse)(&name).map(|_| None)
 }
