@@ -5,20 +5,20 @@ use nic_iwarp::{Completion, FpduSize, IwarpConfig, Mpa};
 use verbs::{Error, Result};
 
 use crate::kind::{Baseline, DeviceKind, NameSuffix, Opener, Reach};
-use crate::name::{BadValue, DeviceOption, Name, choose, help, set, size};
+use crate::name::{BadValue, DeviceOption, Name, option_help, parse_choice, parse_size, set_options};
 
 pub(crate) const KIND: DeviceKind = DeviceKind {
     word: "iwarp",
-    suffix: NameSuffix::Side,
+    suffix: NameSuffix::Address,
     reach: Reach::Network,
     baseline: Baseline::Sockets,
     names: || {
         let about = "iWARP on TCP, to any host; iwarp@ADDRESS binds to that address";
         vec![("iwarp".to_owned(), about.to_owned())]
     },
-    options: || help(OPTIONS),
-    parse: |name| Ok(opener(config(name)?)),
-    parse_rail: |name| Ok(opener(rail(name)?)),
+    options: || option_help(OPTIONS),
+    parse: |name| Ok(opener(parse_config(name)?)),
+    parse_rail: |name| Ok(opener(parse_rail_config(name)?)),
     rail_repeats: false,
 };
 
@@ -39,7 +39,7 @@ const OPTIONS: &[DeviceOption<IwarpConfig>] = &[
         form: "crc=on|off",
         about: "ask for CRCs; they are used if either side asks (off: TCP has a checksum)",
         set: |config, value| {
-            config.crc = choose(value, [("on", true), ("off", false)])?;
+            config.crc = parse_choice(value, [("on", true), ("off", false)])?;
             Ok(())
         },
     },
@@ -47,7 +47,7 @@ const OPTIONS: &[DeviceOption<IwarpConfig>] = &[
         form: "mpa=1|2",
         about: "the revision of the handshake (2, or 1 with a peer that supports only that)",
         set: |config, value| {
-            config.mpa = choose(value, [("1", Mpa::V1), ("2", Mpa::V2)])?;
+            config.mpa = parse_choice(value, [("1", Mpa::V1), ("2", Mpa::V2)])?;
             Ok(())
         },
     },
@@ -58,7 +58,7 @@ const OPTIONS: &[DeviceOption<IwarpConfig>] = &[
             config.fpdu = match value {
                 "max" => FpduSize::Largest,
                 "mss" => FpduSize::Segment,
-                _ => FpduSize::Bytes(size(value, 256..=65_535)? as u16),
+                _ => FpduSize::Bytes(parse_size(value, 256..=65_535)? as u16),
             };
             Ok(())
         },
@@ -67,7 +67,8 @@ const OPTIONS: &[DeviceOption<IwarpConfig>] = &[
         form: "complete=placed|sent",
         about: "a request completes when the peer has received it, or when TCP has accepted it (placed)",
         set: |config, value| {
-            config.completion = choose(value, [("placed", Completion::Placed), ("sent", Completion::Sent)])?;
+            config.completion =
+                parse_choice(value, [("placed", Completion::Placed), ("sent", Completion::Sent)])?;
             Ok(())
         },
     },
@@ -75,7 +76,7 @@ const OPTIONS: &[DeviceOption<IwarpConfig>] = &[
         form: "dm=SIZE",
         about: "NIC memory that can be allocated (half of the machine's memory)",
         set: |config, value| {
-            config.dm_size = Some(size(value, 4096..=1 << 46)?);
+            config.dm_size = Some(parse_size(value, 4096..=1 << 46)?);
             Ok(())
         },
     },
@@ -95,7 +96,7 @@ fn opener(config: IwarpConfig) -> Opener {
 }
 
 /// Parses the configuration from a name of this kind.
-fn config(name: &Name<'_>) -> Result<IwarpConfig> {
+fn parse_config(name: &Name<'_>) -> Result<IwarpConfig> {
     let mut config = IwarpConfig::default();
     if let Some((_, side)) = name.head.split_once('@') {
         let bad = |_| {
@@ -105,19 +106,19 @@ fn config(name: &Name<'_>) -> Result<IwarpConfig> {
         };
         config.bind = Some(side.trim().parse().map_err(bad)?);
     }
-    set(name, OPTIONS, &mut config)?;
+    set_options(name, OPTIONS, &mut config)?;
     Ok(config)
 }
 
 /// Parses the configuration of a rail, which must name its side, or all rails would use the same path, and which must know
 /// what its peer has received.
-fn rail(name: &Name<'_>) -> Result<IwarpConfig> {
+fn parse_rail_config(name: &Name<'_>) -> Result<IwarpConfig> {
     let text = name.text;
     let invalid = |why| Err(Error::Invalid(format!("'{text}' {why}")));
     if !name.head.contains('@') {
         return invalid("does not name its address; write iwarp@ADDRESS for each rail");
     }
-    let mut config = config(name)?;
+    let mut config = parse_config(name)?;
     if config.completion == Completion::Sent {
         return invalid(
             "has complete=sent, with which requests lost on a failed rail go unnoticed; rails need complete=placed",
@@ -133,26 +134,26 @@ fn rail(name: &Name<'_>) -> Result<IwarpConfig> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<IwarpConfig> {
-        config(&Name::parse(text).expect("a name"))
+    fn parse_text(text: &str) -> Result<IwarpConfig> {
+        parse_config(&Name::parse(text).expect("a name"))
     }
 
     #[test]
     fn parses_side_and_options() {
-        let config = of("iwarp@10.1.0.1(crc=on,fpdu=4K,mpa=1,complete=sent,dm=1M,silence=3)");
+        let config = parse_text("iwarp@10.1.0.1(crc=on,fpdu=4K,mpa=1,complete=sent,dm=1M,silence=3)");
         let config = config.expect("options");
         assert_eq!(config.bind, Some([10, 1, 0, 1].into()));
         assert!(config.crc && config.mpa == Mpa::V1 && config.completion == Completion::Sent);
         assert_eq!((config.fpdu, config.dm_size), (FpduSize::Bytes(4096), Some(1 << 20)));
         assert_eq!(config.silence, Span::from_secs(3));
-        let allow = of("iwarp(allow=10.0.0.0/8+ 127.0.0.1 +fd00::/8)").expect("networks").allow;
+        let allow = parse_text("iwarp(allow=10.0.0.0/8+ 127.0.0.1 +fd00::/8)").expect("networks").allow;
         assert_eq!(
             allow,
             ["10.0.0.0/8", "127.0.0.1", "fd00::/8"].map(|text| text.parse().expect("a network"))
         );
-        let plain = of("iwarp").expect("no options");
+        let plain = parse_text("iwarp").expect("no options");
         assert!(plain.bind.is_none() && !plain.crc);
-        let v6 = of("iwarp@::1").expect("an address");
+        let v6 = parse_text("iwarp@::1").expect("an address");
         assert!(v6.bind.is_some_and(|ip| ip.is_ipv6()));
     }
 
@@ -173,7 +174,7 @@ mod tests {
             ("iwarp@", "not an IP address"),
             ("iwarp@10.0.0.1:4791", "iwarp@10.0.0.1"),
         ] {
-            let message = of(text).expect_err(text).to_string();
+            let message = parse_text(text).expect_err(text).to_string();
             assert!(message.contains(hint), "{text}: {message}");
         }
     }

@@ -66,7 +66,7 @@ pub fn list() -> Vec<DeviceInfo> {
 /// Splits a list of names at separators outside of parentheses. If the parentheses do not match, the result is one name,
 /// which [`check`] rejects.
 pub fn split(list: &str, separator: char) -> Vec<&str> {
-    name::parts(list, separator).unwrap_or_else(|| vec![list.trim()])
+    name::split_outside_parentheses(list, separator).unwrap_or_else(|| vec![list.trim()])
 }
 
 /// Checks a name without opening anything.
@@ -163,7 +163,7 @@ pub fn rails_of(name: &str) -> Result<Vec<String>> {
     if let Some(rails) = rails::parse(name) {
         return Ok(rails?.names.into_iter().map(str::to_owned).collect());
     }
-    let Some(config) = modelled(name)? else { return Ok(vec![name.to_owned()]) };
+    let Some(config) = model_config(name)? else { return Ok(vec![name.to_owned()]) };
     let rails = config.machine.rails();
     if config.rail.is_some() || rails == 1 {
         return Ok(vec![name.to_owned()]);
@@ -192,17 +192,17 @@ pub fn open(name: &str, host: &Host) -> Result<Device> {
 /// # Errors
 /// [`Error::Invalid`] for what is unknown, missing or out of range, and for a card that is not a model.
 pub fn machine(name: &str) -> Result<Machine> {
-    match modelled(name)? {
+    match model_config(name)? {
         Some(config) => Ok(config.machine),
         None => Err(Error::Invalid(format!("'{name}' is not a model, and has no machine"))),
     }
 }
 
 /// The configuration of a modelled card; `None` for other devices.
-fn modelled(name: &str) -> Result<Option<nic_model::Config>> {
+fn model_config(name: &str) -> Result<Option<nic_model::Config>> {
     let (kind, name) = table::parse(name)?;
     if kind.word == model::KIND.word {
-        return model::config(&name).map(Some);
+        return model::parse_config(&name).map(Some);
     }
     (kind.parse)(&name).map(|_| None)
 }

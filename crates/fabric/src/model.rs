@@ -25,12 +25,12 @@ pub(crate) const KIND: DeviceKind = DeviceKind {
 };
 
 /// Parses the configuration from a name of this kind.
-pub(crate) fn config(name: &Name<'_>) -> Result<Config> {
+pub(crate) fn parse_config(name: &Name<'_>) -> Result<Config> {
     let machine = name.head.split_once(':').map_or("", |(_, machine)| machine);
     Ok(Config::new(machine, &name.options)?)
 }
 
 fn parse(name: &Name<'_>) -> Result<Opener> {
-    let config = config(name)?;
+    let config = parse_config(name)?;
     Ok(Box::new(move |host| nic_model::open(host, &config)))
 }

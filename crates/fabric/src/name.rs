@@ -47,7 +47,7 @@ impl<'a> Name<'a> {
 }
 
 /// Splits a list at separators outside of parentheses; `None` if the parentheses do not match.
-pub(crate) fn parts(list: &str, separator: char) -> Option<Vec<&str>> {
+pub(crate) fn split_outside_parentheses(list: &str, separator: char) -> Option<Vec<&str>> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0_u32, 0);
     for (at, letter) in list.char_indices() {
         match letter {
@@ -84,7 +84,7 @@ pub(crate) struct DeviceOption<C> {
 }
 
 /// The written form of options, each with its meaning.
-pub(crate) fn help<C>(options: &[DeviceOption<C>]) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn option_help<C>(options: &[DeviceOption<C>]) -> Vec<(&'static str, &'static str)> {
     options.iter().map(|option| (option.form, option.about)).collect()
 }
 
@@ -92,15 +92,15 @@ pub(crate) fn help<C>(options: &[DeviceOption<C>]) -> Vec<(&'static str, &'stati
 ///
 /// # Errors
 /// As [`set_one`].
-pub(crate) fn set<C>(name: &Name<'_>, options: &[DeviceOption<C>], config: &mut C) -> Result<()> {
-    name.options.iter().try_for_each(|(key, value)| set_one(name.head, options, config, key, value))
+pub(crate) fn set_options<C>(name: &Name<'_>, options: &[DeviceOption<C>], config: &mut C) -> Result<()> {
+    name.options.iter().try_for_each(|(key, value)| set_option(name.head, options, config, key, value))
 }
 
 /// Sets an option's value in a configuration.
 ///
 /// # Errors
 /// [`Error::Invalid`], with the options that exist, for an unknown option or value.
-pub(crate) fn set_one<C>(
+pub(crate) fn set_option<C>(
     head: &str,
     options: &[DeviceOption<C>],
     config: &mut C,
@@ -123,7 +123,7 @@ pub(crate) fn set_one<C>(
 ///
 /// # Errors
 /// [`BadValue::Value`] if it is not in the table.
-pub(crate) fn choose<T, const N: usize>(
+pub(crate) fn parse_choice<T, const N: usize>(
     value: &str,
     all: [(&str, T); N],
 ) -> std::result::Result<T, BadValue> {
@@ -134,7 +134,7 @@ pub(crate) fn choose<T, const N: usize>(
 ///
 /// # Errors
 /// [`BadValue`].
-pub(crate) fn size(value: &str, bounds: RangeInclusive<u64>) -> std::result::Result<u64, BadValue> {
+pub(crate) fn parse_size(value: &str, bounds: RangeInclusive<u64>) -> std::result::Result<u64, BadValue> {
     let size: Bytes = value.parse().map_err(BadValue::Unreadable)?;
     if bounds.contains(&size.0) { Ok(size.0) } else { Err(BadValue::Value) }
 }

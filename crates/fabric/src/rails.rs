@@ -4,7 +4,9 @@ use host::Host;
 use nic_rails::{Engine, RAILS_MAX, RailsConfig};
 use verbs::{Device, Error, Result};
 
-use crate::name::{BadValue, DeviceOption, choose, help, parts, set_one, size};
+use crate::name::{
+    BadValue, DeviceOption, option_help, parse_choice, parse_size, set_option, split_outside_parentheses,
+};
 use crate::table;
 
 /// The word that their names begin with.
@@ -15,7 +17,7 @@ const OPTIONS: &[DeviceOption<RailsConfig>] = &[
         form: "stripe=SIZE",
         about: "writes and reads from this size on are split into a stripe for each rail (16K)",
         set: |config, value| {
-            config.stripe_min = size(value, 0..=u64::MAX)?.max(1);
+            config.stripe_min = parse_size(value, 0..=u64::MAX)?.max(1);
             Ok(())
         },
     },
@@ -37,7 +39,7 @@ const OPTIONS: &[DeviceOption<RailsConfig>] = &[
         form: "engine=one|threads",
         about: "whether the program's threads serve all rails, or each rail has a thread (one)",
         set: |config, value| {
-            config.engine = choose(value, [("one", Engine::Callers), ("threads", Engine::Threads)])?;
+            config.engine = parse_choice(value, [("one", Engine::Callers), ("threads", Engine::Threads)])?;
             Ok(())
         },
     },
@@ -45,29 +47,30 @@ const OPTIONS: &[DeviceOption<RailsConfig>] = &[
 
 /// The options in their written form, each with its meaning.
 pub(crate) fn options() -> Vec<(&'static str, &'static str)> {
-    help(OPTIONS)
+    option_help(OPTIONS)
 }
 
 /// The parsed name: the rails' own names, in their order.
-pub(crate) struct Rails<'a> {
+pub(crate) struct RailsName<'a> {
     pub(crate) names: Vec<&'a str>,
     config: RailsConfig,
 }
 
 /// Parses the rails from a name; `None` if it does not have this form.
-pub(crate) fn parse(text: &str) -> Option<Result<Rails<'_>>> {
+pub(crate) fn parse(text: &str) -> Option<Result<RailsName<'_>>> {
     let inner = text.trim().strip_prefix(WORD)?.trim_start().strip_prefix('(')?;
     let unmatched = || Error::Invalid(format!("'{text}' is not a device name: the parentheses do not match"));
-    Some(inner.strip_suffix(')').ok_or_else(unmatched).and_then(|inner| rails(text, inner)))
+    Some(inner.strip_suffix(')').ok_or_else(unmatched).and_then(|inner| parse_parts(text, inner)))
 }
 
-fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
+fn parse_parts<'a>(text: &str, inner: &'a str) -> Result<RailsName<'a>> {
     let invalid = |why: String| Error::Invalid(format!("'{text}' is not a device name: {why}"));
-    let parts = parts(inner, ',').ok_or_else(|| invalid("the parentheses do not match".into()))?;
-    let mut rails = Rails { names: Vec::new(), config: RailsConfig::default() };
+    let parts = split_outside_parentheses(inner, ',')
+        .ok_or_else(|| invalid("the parentheses do not match".into()))?;
+    let mut rails = RailsName { names: Vec::new(), config: RailsConfig::default() };
     for part in parts {
         match part.split_once('=').filter(|(key, _)| !key.contains(['(', '@', ':'])) {
-            Some((key, value)) => set_one(WORD, OPTIONS, &mut rails.config, key.trim(), value.trim())?,
+            Some((key, value)) => set_option(WORD, OPTIONS, &mut rails.config, key.trim(), value.trim())?,
             None if part.is_empty() => return Err(invalid("a rail has no name".into())),
             None => rails.names.push(part),
         }
@@ -99,7 +102,7 @@ fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
     Ok(rails)
 }
 
-impl Rails<'_> {
+impl RailsName<'_> {
     /// Opens the rails, and combines them into one device.
     pub(crate) fn open(&self, host: &Host) -> Result<Device> {
         let open = |name: &&str| {
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn rails_open() {
+    fn rails_device_has_its_name_and_no_nic_memory() {
         let device = crate::open("rails(shm,shm)", &host::real::host()).expect("a device");
         assert_eq!(device.name(), "rails(shm,shm)");
         assert_eq!(device.attr().max_dm_size, 0);

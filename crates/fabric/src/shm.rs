@@ -4,7 +4,7 @@ use nic_shm::{CopyPath, ShmConfig};
 use verbs::Result;
 
 use crate::kind::{Baseline, DeviceKind, NameSuffix, Opener, Reach};
-use crate::name::{DeviceOption, Name, choose, help, set, size};
+use crate::name::{DeviceOption, Name, option_help, parse_choice, parse_size, set_options};
 
 pub(crate) const KIND: DeviceKind = DeviceKind {
     word: "shm",
@@ -14,7 +14,7 @@ pub(crate) const KIND: DeviceKind = DeviceKind {
     names: || {
         vec![("shm".to_owned(), "shared memory between the processes of one user on this host".to_owned())]
     },
-    options: || help(OPTIONS),
+    options: || option_help(OPTIONS),
     parse,
     parse_rail: parse,
     rail_repeats: true,
@@ -27,7 +27,7 @@ const OPTIONS: &[DeviceOption<ShmConfig>] = &[
         set: |config, value| {
             let all =
                 [("auto", CopyPath::Auto), ("kernel", CopyPath::Kernel), ("service", CopyPath::Service)];
-            config.copy = choose(value, all)?;
+            config.copy = parse_choice(value, all)?;
             Ok(())
         },
     },
@@ -35,7 +35,7 @@ const OPTIONS: &[DeviceOption<ShmConfig>] = &[
         form: "dm=SIZE",
         about: "NIC memory that can be allocated (half of the machine's memory)",
         set: |config, value| {
-            config.dm_size = Some(host::Bytes(size(value, 4096..=1 << 46)?));
+            config.dm_size = Some(host::Bytes(parse_size(value, 4096..=1 << 46)?));
             Ok(())
         },
     },
@@ -43,6 +43,6 @@ const OPTIONS: &[DeviceOption<ShmConfig>] = &[
 
 fn parse(name: &Name<'_>) -> Result<Opener> {
     let mut config = ShmConfig::default();
-    set(name, OPTIONS, &mut config)?;
+    set_options(name, OPTIONS, &mut config)?;
     Ok(Box::new(move |host| nic_shm::open(host, &config)))
 }

@@ -21,7 +21,7 @@ pub(crate) fn kind_of(name: &str) -> Option<&'static DeviceKind> {
     let suffix = head[kind.word.len()..].trim_start();
     match kind.suffix {
         NameSuffix::None => suffix.is_empty(),
-        NameSuffix::Side => suffix.is_empty() || suffix.starts_with('@'),
+        NameSuffix::Address => suffix.is_empty() || suffix.starts_with('@'),
         NameSuffix::Instance => suffix.starts_with(':'),
     }
     .then_some(kind)

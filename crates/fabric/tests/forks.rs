@@ -16,7 +16,7 @@ use crate::support::endpoint::{at, deadline, within};
 use crate::support::{one_at_a_time, until};
 
 /// Forks; the child calls `body` and exits, successfully unless it panics.
-fn forked(body: impl FnOnce()) -> Pid {
+fn fork_child(body: impl FnOnce()) -> Pid {
     // SAFETY: the child works only on its own copies, and exits without running the parent's exit handlers.
     match unsafe { libc::fork() } {
         0 => {
@@ -30,13 +30,13 @@ fn forked(body: impl FnOnce()) -> Pid {
 
 /// Waits for a child's successful exit.
 #[track_caller]
-fn await_end(pid: Pid) {
+fn wait_for_success(pid: Pid) {
     let status = until("end of the child", || waitpid(Some(pid), WaitOptions::NOHANG).expect("a child"));
     assert_eq!(status.1.exit_status(), Some(0), "{status:?}");
 }
 
 /// One end of a connection.
-struct Side {
+struct Endpoint {
     device: Device,
     cm: Cm,
     cq: Cq,
@@ -45,7 +45,7 @@ struct Side {
     qp: Qp,
 }
 
-impl Side {
+impl Endpoint {
     fn open(kind: &str) -> Self {
         let host = host::real::host();
         let device = match kind {
@@ -72,17 +72,17 @@ impl Side {
             panic!("no request")
         };
         self.cm.accept(request, &self.qp, &ConnParam::default()).expect("accepted");
-        self.established();
+        self.wait_established();
     }
 
-    fn established(&self) {
+    fn wait_established(&self) {
         let event = self.cm.get_event(deadline());
         assert!(matches!(event, Ok(CmEvent::Established { .. })), "{event:?}");
     }
 
     fn connect(&self, port: u16) {
         self.cm.connect(&self.qp, at(port), &ConnParam::default()).expect("asked");
-        self.established();
+        self.wait_established();
     }
 
     fn send(&self, wr_id: u64) {
@@ -94,27 +94,28 @@ impl Side {
     }
 
     #[track_caller]
-    fn done(&self, wr_id: u64) {
+    fn expect_completion(&self, wr_id: u64) {
         let wc = self.cq.wait(deadline()).expect("a completion");
         assert!(wc.is_ok() && wc.wr_id == wr_id, "{wc:?}");
     }
 
     /// A child's attempts: every call is refused with the right error.
-    fn touch(&self) {
-        let forked = |what: &str, result: Result<(), Error>| assert_eq!(result, Err(Error::Forked), "{what}");
-        forked("a domain", self.device.alloc_pd().map(drop));
-        forked("a queue", self.device.create_cq(16).map(drop));
-        forked("a channel", self.device.create_cm().map(drop));
-        forked("NIC memory", self.device.alloc_dm(64).map(drop));
-        forked("a region", self.pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).map(drop));
-        forked("a queue pair", self.pd.create_qp(&QpInit::new(&self.cq)).map(drop));
-        forked("a send", self.qp.post_send(&SendWr::new(1, SendOp::Send, &[self.mr.sge(0, 8)])));
-        forked("a receive", self.qp.post_recv(&RecvWr::new(1, &[self.mr.sge(0, 8)])));
-        forked("a poll", self.cq.poll(&mut [Default::default()]).map(drop));
-        forked("a wait", self.cq.wait(deadline()).map(drop));
-        forked("listening", self.cm.listen(at(0), 1).map(drop));
-        forked("an event", self.cm.get_event(None).map(drop));
-        forked("disconnecting", self.cm.disconnect(&self.qp));
+    fn check_calls_are_refused(&self) {
+        let expect_forked =
+            |what: &str, result: Result<(), Error>| assert_eq!(result, Err(Error::Forked), "{what}");
+        expect_forked("a domain", self.device.alloc_pd().map(drop));
+        expect_forked("a queue", self.device.create_cq(16).map(drop));
+        expect_forked("a channel", self.device.create_cm().map(drop));
+        expect_forked("NIC memory", self.device.alloc_dm(64).map(drop));
+        expect_forked("a region", self.pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).map(drop));
+        expect_forked("a queue pair", self.pd.create_qp(&QpInit::new(&self.cq)).map(drop));
+        expect_forked("a send", self.qp.post_send(&SendWr::new(1, SendOp::Send, &[self.mr.sge(0, 8)])));
+        expect_forked("a receive", self.qp.post_recv(&RecvWr::new(1, &[self.mr.sge(0, 8)])));
+        expect_forked("a poll", self.cq.poll(&mut [Default::default()]).map(drop));
+        expect_forked("a wait", self.cq.wait(deadline()).map(drop));
+        expect_forked("listening", self.cm.listen(at(0), 1).map(drop));
+        expect_forked("an event", self.cm.get_event(None).map(drop));
+        expect_forked("disconnecting", self.cm.disconnect(&self.qp));
     }
 }
 
@@ -122,42 +123,42 @@ impl Side {
 /// after each.
 fn check_children_are_harmless(kind: &str) {
     let _gate = one_at_a_time();
-    let (near, far) = (Side::open(kind), Side::open(kind));
+    let (near, far) = (Endpoint::open(kind), Endpoint::open(kind));
     let listener = far.cm.listen(at(0), 16).expect("a listener");
     std::thread::scope(|scope| {
         scope.spawn(|| far.accept());
         near.connect(listener.addr().port());
     });
-    let works = |wr_id: u64| {
+    let check_messages = |wr_id: u64| {
         far.receive(wr_id);
         near.send(wr_id);
-        near.done(wr_id);
-        far.done(wr_id);
+        near.expect_completion(wr_id);
+        far.expect_completion(wr_id);
     };
-    works(1);
-    let sleeper = forked(|| std::thread::sleep(Duration::from_secs(60)));
-    works(2);
+    check_messages(1);
+    let sleeper = fork_child(|| std::thread::sleep(Duration::from_secs(60)));
+    check_messages(2);
     if kind != "rails" {
-        await_end(forked(|| near.touch()));
+        wait_for_success(fork_child(|| near.check_calls_are_refused()));
     }
-    works(3);
+    check_messages(3);
     // The child drops its copies; the parent's are not affected.
     let copies = || (std::ptr::from_ref(&near), std::ptr::from_ref(&far));
-    await_end(forked(|| {
+    wait_for_success(fork_child(|| {
         let (near, far) = copies();
         // SAFETY: the child drops its own copy of each, once, and ends.
         unsafe { (drop(std::ptr::read(far)), drop(std::ptr::read(near))) };
     }));
-    works(4);
-    await_end(forked(|| {
-        let own = (Side::open(kind), Side::open(kind));
+    check_messages(4);
+    wait_for_success(fork_child(|| {
+        let own = (Endpoint::open(kind), Endpoint::open(kind));
         let listener = own.1.cm.listen(at(0), 16).expect("a listener");
         std::thread::scope(|scope| {
             scope.spawn(|| own.1.accept());
             own.0.connect(listener.addr().port());
         });
     }));
-    works(5);
+    check_messages(5);
     kill_process(sleeper, Signal::KILL).expect("it sleeps");
     waitpid(Some(sleeper), WaitOptions::empty()).expect("its end");
 }
@@ -182,7 +183,7 @@ fn children_do_not_affect_rails() {
 #[test]
 fn children_drop_rails_in_the_middle_of_traffic() {
     let _gate = one_at_a_time();
-    let (near, far) = (Side::open("rails"), Side::open("rails"));
+    let (near, far) = (Endpoint::open("rails"), Endpoint::open("rails"));
     let listener = far.cm.listen(at(0), 16).expect("a listener");
     std::thread::scope(|scope| {
         scope.spawn(|| far.accept());
@@ -191,13 +192,13 @@ fn children_drop_rails_in_the_middle_of_traffic() {
             for wr_id in 0..30_000 {
                 far.receive(wr_id);
                 near.send(wr_id);
-                near.done(wr_id);
-                far.done(wr_id);
+                near.expect_completion(wr_id);
+                far.expect_completion(wr_id);
             }
         });
         while !traffic.is_finished() {
             let copies = (std::ptr::from_ref(&near), std::ptr::from_ref(&far));
-            await_end(forked(|| {
+            wait_for_success(fork_child(|| {
                 let (near, far) = copies;
                 // SAFETY: the child drops its own copy of each, once, and ends.
                 unsafe { (drop(std::ptr::read(far)), drop(std::ptr::read(near))) };
@@ -210,9 +211,9 @@ fn children_drop_rails_in_the_middle_of_traffic() {
 fn parent_role() {
     let (kind, port) =
         (recv_line().expect("a kind"), recv_line().and_then(|port| port.parse().ok()).expect("a port"));
-    let side = Side::open(&kind);
+    let side = Endpoint::open(&kind);
     side.connect(port);
-    let sleeper = forked(|| std::thread::sleep(Duration::from_secs(60)));
+    let sleeper = fork_child(|| std::thread::sleep(Duration::from_secs(60)));
     send_line(sleeper.as_raw_nonzero());
     recv_line();
 }
@@ -221,7 +222,7 @@ fn parent_role() {
 /// own.
 fn check_death_is_detected(kind: &str) {
     let _gate = one_at_a_time();
-    let far = Side::open(kind);
+    let far = Endpoint::open(kind);
     let listener = far.cm.listen(at(0), 16).expect("a listener");
     let mut child = Child::start("parent");
     child.send_line(kind);
@@ -259,9 +260,9 @@ fn children_hold_no_descriptors() {
         let names = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
         names.filter(|name| name.to_string_lossy().contains("nicety-shm")).count()
     };
-    let side = Side::open("shm");
+    let side = Endpoint::open("shm");
     assert!(segments() > 0);
-    await_end(forked(|| assert_eq!(segments(), 0, "segments that the child holds")));
+    wait_for_success(fork_child(|| assert_eq!(segments(), 0, "segments that the child holds")));
     drop(side);
 }
 

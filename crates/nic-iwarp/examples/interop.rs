@@ -163,7 +163,7 @@ impl<'a> Driver<'a> {
         self.commands.buf().write(0, &bytes).map_err(|e| e.to_string())?;
         let sges = [self.command_sge()];
         self.end.qp.post_send(&SendWr::new(0, SendOp::Send, &sges)).map_err(|e| e.to_string())?;
-        self.end.wait_ok(&self.end.sends, "an command").map(drop)
+        self.end.wait_ok(&self.end.sends, "a command").map(drop)
     }
 
     /// Sends a command and waits for its reply; then posts a receive for the next reply.

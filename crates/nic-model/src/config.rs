@@ -56,14 +56,14 @@ impl Config {
                 ("payload", "bytes") => config.payload = Payload::Bytes,
                 ("payload", "hole") => config.payload = Payload::Hole,
                 ("payload", _) => {
-                    return Err(MachineErrorKind::Payload.at(format!("option {key}={value}")));
+                    return Err(MachineErrorKind::Payload.located_at(format!("option {key}={value}")));
                 }
                 _ => config.machine.set(key, value)?,
             }
         }
         let rails = config.machine.rails();
         if rail.is_some_and(|rail| rail >= rails) {
-            return Err(MachineErrorKind::Rail(rails).at(format!("machine '{machine}'")));
+            return Err(MachineErrorKind::Rail(rails).located_at(format!("machine '{machine}'")));
         }
         if !options.is_empty() {
             let list: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();

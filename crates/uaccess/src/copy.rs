@@ -5,7 +5,7 @@
 use std::arch::{asm, naked_asm};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::table::guard;
+use crate::extable::asm_extable;
 
 /// The side of a copy that could not be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,19 +25,19 @@ static AVX: AtomicBool = AtomicBool::new(false);
 
 /// Detects the processor's vector instructions for copies. Called when a device is opened; earlier copies are
 /// slower, but correct.
-pub fn prepare() {
+pub fn detect_avx() {
     AVX.store(std::is_x86_feature_detected!("avx"), Ordering::Relaxed);
 }
 
 /// Moves one value of register size: one `mov` out and one in, both guarded.
-macro_rules! move_one {
+macro_rules! copy_by_one_register {
     ($src:expr, $dst:expr, $load:literal, $store:literal) => {
         asm!(
             concat!("2: ", $load),
             concat!("3: ", $store),
             "4:",
-            guard!("2b", "3b", "{source}", "0"),
-            guard!("3b", "4b", "{target}", "0"),
+            asm_extable!("2b", "3b", "{source}", "0"),
+            asm_extable!("3b", "4b", "{target}", "0"),
             t = out(reg) _,
             src = in(reg) $src,
             dst = in(reg) $dst,
@@ -49,7 +49,7 @@ macro_rules! move_one {
 }
 
 /// Moves two values that may overlap; the one at the end is written last.
-macro_rules! move_two {
+macro_rules! copy_by_two_registers {
     ($src:expr, $dst:expr, $behind:expr, $load:literal, $load_end:literal, $store:literal, $store_end:literal) => {
         asm!(
             concat!("2: ", $load),
@@ -57,8 +57,8 @@ macro_rules! move_two {
             concat!("3: ", $store),
             $store_end,
             "4:",
-            guard!("2b", "3b", "{source}", "0"),
-            guard!("3b", "4b", "{target}", "0"),
+            asm_extable!("2b", "3b", "{source}", "0"),
+            asm_extable!("3b", "4b", "{target}", "0"),
             t = out(reg) _,
             u = out(reg) _,
             src = in(reg) $src,
@@ -87,11 +87,20 @@ pub unsafe fn copy_last_byte_last(dst: *mut u8, src: *const u8, n: usize) -> Res
     unsafe {
         match n {
             0 => {}
-            1 => move_one!(src, dst, "mov {t:l}, byte ptr [{src}]", "mov byte ptr [{dst}], {t:l}"),
-            2 => move_one!(src, dst, "mov {t:x}, word ptr [{src}]", "mov word ptr [{dst}], {t:x}"),
-            4 => move_one!(src, dst, "mov {t:e}, dword ptr [{src}]", "mov dword ptr [{dst}], {t:e}"),
-            8 => move_one!(src, dst, "mov {t}, qword ptr [{src}]", "mov qword ptr [{dst}], {t}"),
-            3 => move_two!(
+            1 => {
+                copy_by_one_register!(src, dst, "mov {t:l}, byte ptr [{src}]", "mov byte ptr [{dst}], {t:l}")
+            }
+            2 => {
+                copy_by_one_register!(src, dst, "mov {t:x}, word ptr [{src}]", "mov word ptr [{dst}], {t:x}")
+            }
+            4 => copy_by_one_register!(
+                src,
+                dst,
+                "mov {t:e}, dword ptr [{src}]",
+                "mov dword ptr [{dst}], {t:e}"
+            ),
+            8 => copy_by_one_register!(src, dst, "mov {t}, qword ptr [{src}]", "mov qword ptr [{dst}], {t}"),
+            3 => copy_by_two_registers!(
                 src,
                 dst,
                 n - 2,
@@ -100,7 +109,7 @@ pub unsafe fn copy_last_byte_last(dst: *mut u8, src: *const u8, n: usize) -> Res
                 "mov word ptr [{dst}], {t:x}",
                 "mov word ptr [{dst} + {behind}], {u:x}"
             ),
-            5..8 => move_two!(
+            5..8 => copy_by_two_registers!(
                 src,
                 dst,
                 n - 4,
@@ -109,7 +118,7 @@ pub unsafe fn copy_last_byte_last(dst: *mut u8, src: *const u8, n: usize) -> Res
                 "mov dword ptr [{dst}], {t:e}",
                 "mov dword ptr [{dst} + {behind}], {u:e}"
             ),
-            _ => match copy_more(dst, src, n) {
+            _ => match copy_nine_or_more(dst, src, n) {
                 0 => {}
                 at => return Err(fault_side(dst, n, at)),
             },
@@ -132,7 +141,7 @@ fn fault_side(dst: *mut u8, n: usize, at: usize) -> Fault {
 /// # Safety
 /// As [`copy_last_byte_last`].
 #[unsafe(naked)]
-unsafe extern "sysv64" fn copy_more(dst: *mut u8, src: *const u8, n: usize) -> usize {
+unsafe extern "sysv64" fn copy_nine_or_more(dst: *mut u8, src: *const u8, n: usize) -> usize {
     naked_asm!(
         "2: mov r9, [rsi + rdx - 8]",
         "lea r8, [rdi + rdx - 8]",
@@ -171,7 +180,7 @@ unsafe extern "sysv64" fn copy_more(dst: *mut u8, src: *const u8, n: usize) -> u
         "jbe {in_loop}",
         "jmp {by_memmove}",
         "6: ret",
-        guard!("2b", "6b", "6b", "1"),
+        asm_extable!("2b", "6b", "6b", "1"),
         avx = sym AVX,
         long = const COPY_MAX,
         by_vectors = sym copy_by_vectors,
@@ -180,7 +189,7 @@ unsafe extern "sysv64" fn copy_more(dst: *mut u8, src: *const u8, n: usize) -> u
     )
 }
 
-/// Does [`copy_more`] for 33 to 256 bytes before the last 8.
+/// Does [`copy_nine_or_more`] for 33 to 256 bytes before the last 8.
 #[unsafe(naked)]
 unsafe extern "sysv64" fn copy_by_vectors(dst: *mut u8, src: *const u8, n: usize) -> usize {
     naked_asm!(
@@ -222,11 +231,11 @@ unsafe extern "sysv64" fn copy_by_vectors(dst: *mut u8, src: *const u8, n: usize
         "xor eax, eax",
         "6: vzeroupper",
         "ret",
-        guard!("2b", "6b", "6b", "1"),
+        asm_extable!("2b", "6b", "6b", "1"),
     )
 }
 
-/// Does [`copy_more`] for 257 to [`COPY_MAX`] bytes before the last 8.
+/// Does [`copy_nine_or_more`] for 257 to [`COPY_MAX`] bytes before the last 8.
 #[unsafe(naked)]
 unsafe extern "sysv64" fn copy_in_loop(dst: *mut u8, src: *const u8, n: usize) -> usize {
     naked_asm!(
@@ -269,12 +278,12 @@ unsafe extern "sysv64" fn copy_in_loop(dst: *mut u8, src: *const u8, n: usize) -
         "xor eax, eax",
         "6: vzeroupper",
         "ret",
-        guard!("2b", "6b", "6b", "1"),
+        asm_extable!("2b", "6b", "6b", "1"),
         by_memmove = sym copy_by_memmove,
     )
 }
 
-/// Does [`copy_more`] for any size by memmove(3), from a frame that can be restored after a fault.
+/// Does [`copy_nine_or_more`] for any size by memmove(3), from a frame that can be restored after a fault.
 #[unsafe(naked)]
 unsafe extern "sysv64" fn copy_by_memmove(dst: *mut u8, src: *const u8, n: usize) -> usize {
     naked_asm!(
@@ -297,8 +306,8 @@ unsafe extern "sysv64" fn copy_by_memmove(dst: *mut u8, src: *const u8, n: usize
         "pop r13",
         "pop r12",
         "ret",
-        guard!("2b", "3b", "4b", "1"),
-        guard!("4b", "4b", "4b", "2"),
+        asm_extable!("2b", "3b", "4b", "1"),
+        asm_extable!("4b", "4b", "4b", "2"),
         memmove = sym libc::memmove,
     )
 }
@@ -318,7 +327,7 @@ mod tests {
     fn copies_every_size() {
         for with_avx in [false, true] {
             if with_avx {
-                prepare();
+                detect_avx();
             }
             let src: Vec<u8> = (0..80_000_u32).map(|i| (i * 31 + i / 251) as u8).collect();
             for n in sizes() {
@@ -339,7 +348,7 @@ mod tests {
     /// and large distances.
     #[test]
     fn overlapping_ranges_are_copied_as_by_memmove() {
-        prepare();
+        detect_avx();
         let original: Vec<u8> = (0..90_000_u32).map(|i| (i * 7 + i / 253) as u8).collect();
         for n in sizes() {
             for (from, to) in
@@ -362,10 +371,10 @@ mod tests {
     #[test]
     fn copy_reports_each_inaccessible_byte() {
         crate::arm().expect("a handler");
-        prepare();
+        detect_avx();
         let (near, far) = (Pages::new(80), Pages::new(80));
         near.protect(40..44, libc::PROT_NONE);
-        let (hole, behind) = (near.at(40 * PAGE), near.at(44 * PAGE));
+        let (hole, behind) = (near.ptr_at(40 * PAGE), near.ptr_at(44 * PAGE));
         for n in sizes().filter(|n| *n > 0) {
             let missing = (1..=n).filter(|m| *m <= 70 || n - m <= 70 || m % 97 == 0);
             for missing in missing {
@@ -376,12 +385,12 @@ mod tests {
                     // SAFETY: memory of this test alone.
                     unsafe {
                         assert_eq!(
-                            copy_last_byte_last(far.at(1), at, n),
+                            copy_last_byte_last(far.ptr_at(1), at, n),
                             Err(Fault::Source),
                             "{missing} of {n}"
                         );
                         assert_eq!(
-                            copy_last_byte_last(at, far.at(1), n),
+                            copy_last_byte_last(at, far.ptr_at(1), n),
                             Err(Fault::Target),
                             "{missing} of {n}"
                         );
@@ -390,8 +399,8 @@ mod tests {
             }
             // SAFETY: as above; all bytes are accessible here.
             unsafe {
-                assert_eq!(copy_last_byte_last(far.at(1), hole.wrapping_sub(n), n), Ok(()));
-                assert_eq!(copy_last_byte_last(behind, far.at(1), n), Ok(()));
+                assert_eq!(copy_last_byte_last(far.ptr_at(1), hole.wrapping_sub(n), n), Ok(()));
+                assert_eq!(copy_last_byte_last(behind, far.ptr_at(1), n), Ok(()));
             }
         }
     }
@@ -407,7 +416,7 @@ mod tests {
             let result = std::thread::scope(|threads| {
                 threads.spawn(|| near.protect(2048..4096, libc::PROT_NONE));
                 // SAFETY: memory of this test alone.
-                unsafe { copy_last_byte_last(far.at(0), near.at(0), len) }
+                unsafe { copy_last_byte_last(far.ptr_at(0), near.ptr_at(0), len) }
             });
             assert!(matches!(result, Ok(()) | Err(Fault::Source)));
             result.is_err()
@@ -418,17 +427,17 @@ mod tests {
     #[test]
     fn copy_reports_a_truncated_file() {
         crate::arm().expect("a handler");
-        let (file, bytes) = (Pages::of_file(2), [7; 2 * PAGE]);
-        file.cut(PAGE);
+        let (file, bytes) = (Pages::map_new_file(2), [7; 2 * PAGE]);
+        file.truncate(PAGE);
         // SAFETY: memory of this test alone.
         unsafe {
-            assert_eq!(copy_last_byte_last(file.at(0), bytes.as_ptr(), PAGE), Ok(()));
+            assert_eq!(copy_last_byte_last(file.ptr_at(0), bytes.as_ptr(), PAGE), Ok(()));
             for n in [1, 2, 3, 4, 8, 9, 100, PAGE] {
-                assert_eq!(copy_last_byte_last(file.at(PAGE), bytes.as_ptr(), n), Err(Fault::Target));
+                assert_eq!(copy_last_byte_last(file.ptr_at(PAGE), bytes.as_ptr(), n), Err(Fault::Target));
             }
-            file.cut(0);
+            file.truncate(0);
             let mut back = [0; 8];
-            assert_eq!(copy_last_byte_last(back.as_mut_ptr(), file.at(0), 8), Err(Fault::Source));
+            assert_eq!(copy_last_byte_last(back.as_mut_ptr(), file.ptr_at(0), 8), Err(Fault::Source));
         }
     }
 }

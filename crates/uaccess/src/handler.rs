@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use libc::{sigaction, siginfo_t, sigset_t};
 
-use crate::table;
+use crate::extable;
 
 /// The signals of inaccessible memory: unmapped or protected (SIGSEGV), mapped beyond the end of a file
 /// (SIGBUS).
@@ -23,11 +23,11 @@ const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
 /// How often, for each signal, this handler can be installed on top of different handlers. If a program
 /// installs more handlers than this, one after the other, its last one stays on top.
-const LEVELS: usize = 8;
+const LEVELS_MAX: usize = 8;
 
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-const HANDLERS: [Handler; LEVELS] = [
+const HANDLERS: [Handler; LEVELS_MAX] = [
     on_fault::<0>,
     on_fault::<1>,
     on_fault::<2>,
@@ -39,25 +39,28 @@ const HANDLERS: [Handler; LEVELS] = [
 ];
 
 /// The handlers that the levels of a signal have replaced.
-struct Levels {
+struct ReplacedActions {
     used: AtomicUsize,
-    replaced: [UnsafeCell<MaybeUninit<sigaction>>; LEVELS],
+    replaced: [UnsafeCell<MaybeUninit<sigaction>>; LEVELS_MAX],
 }
 
 // SAFETY: an element is written before its level is installed, by the thread that arms, and only read
 // afterwards.
 // Test: earlier_and_later_handlers_are_called.
-unsafe impl Sync for Levels {}
+unsafe impl Sync for ReplacedActions {}
 
-static ALL: [Levels; SIGNALS.len()] = [const {
-    Levels { used: AtomicUsize::new(0), replaced: [const { UnsafeCell::new(MaybeUninit::uninit()) }; LEVELS] }
+static REPLACED_ACTIONS: [ReplacedActions; SIGNALS.len()] = [const {
+    ReplacedActions {
+        used: AtomicUsize::new(0),
+        replaced: [const { UnsafeCell::new(MaybeUninit::uninit()) }; LEVELS_MAX],
+    }
 }; SIGNALS.len()];
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 
 /// The pid of the process in which a thread installs handlers, or 0. Not a lock of the standard library:
 /// another thread may fork while it is held, and the child must not wait for a thread that it does not have.
-static ARMING: AtomicI32 = AtomicI32::new(0);
+static INSTALLER_PID: AtomicI32 = AtomicI32::new(0);
 
 /// Whether faults in guarded code become errors: true once [`arm`] has been called.
 #[inline]
@@ -75,7 +78,7 @@ pub fn is_armed() -> bool {
 /// # Errors
 /// Where sigaction(2) is forbidden.
 pub fn arm() -> io::Result<()> {
-    for (signal, levels) in SIGNALS.into_iter().zip(&ALL) {
+    for (signal, levels) in SIGNALS.into_iter().zip(&REPLACED_ACTIONS) {
         if level_of(&current_action(signal)?).is_none() {
             install(signal, levels)?;
         }
@@ -87,7 +90,7 @@ pub fn arm() -> io::Result<()> {
 /// Unblocks both signals in the calling thread and returns the previous mask. For threads that copy on behalf
 /// of others: they inherit the mask of the thread that started them.
 pub fn unblock() -> Unblocked {
-    let (mut set, mut before) = (empty(), empty());
+    let (mut set, mut before) = (empty_sigset(), empty_sigset());
     // SAFETY: sets of this function's own. Test: check_unblocks_signals_temporarily.
     unsafe {
         for signal in SIGNALS {
@@ -113,7 +116,7 @@ impl Unblocked {
     }
 }
 
-fn empty() -> sigset_t {
+fn empty_sigset() -> sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset(3) initialises it.
     unsafe {
@@ -145,67 +148,68 @@ fn level_of(action: &sigaction) -> Option<usize> {
 }
 
 /// Installs this handler on top of the current one.
-fn install(signal: c_int, levels: &Levels) -> io::Result<()> {
+fn install(signal: c_int, levels: &ReplacedActions) -> io::Result<()> {
     let own = std::process::id() as i32;
     loop {
-        match ARMING.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
+        match INSTALLER_PID.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => break,
             // Left behind by a thread of the parent process, before this process was forked.
             Err(other) if other != own => {
-                let _ = ARMING.compare_exchange(other, 0, Ordering::Relaxed, Ordering::Relaxed);
+                let _ = INSTALLER_PID.compare_exchange(other, 0, Ordering::Relaxed, Ordering::Relaxed);
             }
             Err(_) => std::thread::yield_now(),
         }
     }
-    let result = install_alone(signal, levels);
-    ARMING.store(0, Ordering::Release);
+    let result = install_while_alone(signal, levels);
+    INSTALLER_PID.store(0, Ordering::Release);
     result
 }
 
-fn install_alone(signal: c_int, levels: &Levels) -> io::Result<()> {
+/// Installs this handler; one thread at a time may call it.
+fn install_while_alone(signal: c_int, levels: &ReplacedActions) -> io::Result<()> {
     let current = current_action(signal)?;
     let used = levels.used.load(Ordering::Relaxed);
     if level_of(&current).is_some() {
         return Ok(());
     }
     // A handler that the program installs again gets its earlier level.
-    let level = (0..used).find(|&level| is_same(&levels.replaced(level), &current)).unwrap_or(used);
+    let level = (0..used).find(|&level| is_same_handler(&levels.action_of(level), &current)).unwrap_or(used);
     let Some(place) = levels.replaced.get(level) else { return Ok(()) };
     if level == used {
         // SAFETY: nobody reads it before its level is installed, and one thread at a time is here.
         unsafe { (*place.get()).write(current) };
         levels.used.store(used + 1, Ordering::Release);
     }
-    set_action(signal, Some(&on_top_of(&current, HANDLERS[level]))).map(drop)
+    set_action(signal, Some(&chained_action(&current, HANDLERS[level]))).map(drop)
 }
 
-impl Levels {
+impl ReplacedActions {
     /// The action that a used level has replaced.
-    fn replaced(&self, level: usize) -> sigaction {
+    fn action_of(&self, level: usize) -> sigaction {
         // SAFETY: written before the level was counted, or installed, and not changed since.
         unsafe { (*self.replaced[level].get()).assume_init_read() }
     }
 }
 
-fn is_same(one: &sigaction, other: &sigaction) -> bool {
+fn is_same_handler(one: &sigaction, other: &sigaction) -> bool {
     (one.sa_sigaction, one.sa_flags) == (other.sa_sigaction, other.sa_flags)
 }
 
 /// The action of a handler in place of another one: with the same stack and mask, so that it can call the
 /// other as a function.
-fn on_top_of(other: &sigaction, handler: Handler) -> sigaction {
+fn chained_action(other: &sigaction, handler: Handler) -> sigaction {
     let mut action = *other;
     action.sa_sigaction = handler as usize;
-    action.sa_flags = if is_function(other) {
+    action.sa_flags = if has_handler(other) {
         (other.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND
     } else {
-        action.sa_mask = empty();
+        action.sa_mask = empty_sigset();
         libc::SA_SIGINFO | libc::SA_ONSTACK
     };
     action
 }
 
-fn is_function(action: &sigaction) -> bool {
+fn has_handler(action: &sigaction) -> bool {
     action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN
 }
 
@@ -213,11 +217,12 @@ extern "C" fn on_fault<const LEVEL: usize>(signal: c_int, info: *mut siginfo_t, 
     // SAFETY: the kernel, or a handler that passes the signal on, gives valid arguments. Tests: those of
     // `copy`.
     let is_recovered = unsafe {
-        is_fault(signal, (*info).si_code) && table::recover(context.cast(), (*info).si_addr().addr())
+        is_fault(signal, (*info).si_code)
+            && extable::fixup_exception(context.cast(), (*info).si_addr().addr())
     };
     if !is_recovered {
         // SAFETY: as above.
-        unsafe { pass_on(LEVEL, signal, info, context) };
+        unsafe { run_replaced_action(LEVEL, signal, info, context) };
     }
 }
 
@@ -231,10 +236,10 @@ fn is_fault(signal: c_int, code: c_int) -> bool {
 ///
 /// # Safety
 /// The arguments are those of a signal handler.
-unsafe fn pass_on(level: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    let levels = SIGNALS.into_iter().zip(&ALL).find(|(own, _)| *own == signal);
-    let Some(before) = levels.map(|(_, levels)| levels.replaced(level)) else { return };
-    if is_function(&before) {
+unsafe fn run_replaced_action(level: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let levels = SIGNALS.into_iter().zip(&REPLACED_ACTIONS).find(|(own, _)| *own == signal);
+    let Some(before) = levels.map(|(_, levels)| levels.action_of(level)) else { return };
+    if has_handler(&before) {
         if before.sa_flags & libc::SA_RESETHAND != 0 {
             reset_to_default(signal);
         }

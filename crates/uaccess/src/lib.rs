@@ -7,8 +7,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `copy`, `word` | copies and atomics that return an error where memory cannot be accessed |
-//! | `table` | the exception table: which instructions may fault, and where execution continues |
+//! | `copy`, `atomics` | copies and atomics that return an error where memory cannot be accessed |
+//! | `extable` | the exception table: which instructions may fault, and where execution continues |
 //! | `handler` | the signal handler, which uses the table and passes all other faults on |
 //! | `mapping` | checks whether a range may be accessed, for registration |
 //!
@@ -16,15 +16,15 @@
 //! nothing extra. The alternative, process_vm_readv(2) on this process itself, would cost a system call for
 //! each message.
 
+mod atomics;
 mod copy;
+mod extable;
 mod handler;
 mod mapping;
-mod table;
 #[cfg(test)]
 mod testing;
-mod word;
 
-pub use copy::{Fault, copy_last_byte_last, prepare};
+pub use atomics::{Inaccessible, compare_swap, fetch_add, update};
+pub use copy::{Fault, copy_last_byte_last, detect_avx};
 pub use handler::{Unblocked, arm, is_armed, unblock};
 pub use mapping::{BadRange, check, is_readable};
-pub use word::{Inaccessible, compare_swap, fetch_add, update};

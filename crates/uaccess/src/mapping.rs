@@ -11,14 +11,14 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 
+use crate::extable::asm_extable;
 use crate::handler::{self, unblock};
-use crate::table::guard;
 
 const PAGE: usize = 4096;
 /// Ranges of up to this length are touched page by page: this is cheaper than one system call.
-const SHORT: usize = 64 * PAGE;
+const TOUCH_ALL_MAX: usize = 64 * PAGE;
 /// Number of pages of a long range that are touched where its mappings are not known.
-const SAMPLES: usize = 4096;
+const SAMPLES_MAX: usize = 4096;
 
 /// Why a range may not be accessed as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +48,7 @@ pub fn check(at: *const u8, len: usize, writes: bool) -> Result<(), BadRange> {
     if len == 0 {
         return Ok(());
     }
-    let is_short = len <= SHORT;
+    let is_short = len <= TOUCH_ALL_MAX;
     if !is_short {
         check_mappings(start, end, writes)?;
     }
@@ -56,7 +56,7 @@ pub fn check(at: *const u8, len: usize, writes: bool) -> Result<(), BadRange> {
     let found = if is_short {
         touch_pages(start, end, PAGE, writes)
     } else {
-        touch(start, writes).and_then(|()| touch(end - 1, writes))
+        touch_byte(start, writes).and_then(|()| touch_byte(end - 1, writes))
     };
     blocked.restore();
     found
@@ -64,7 +64,7 @@ pub fn check(at: *const u8, len: usize, writes: bool) -> Result<(), BadRange> {
 
 /// An address in the first page of a range, then the start of each following page, or of one page per stride.
 #[inline]
-fn pages(start: usize, end: usize, stride: usize) -> impl Iterator<Item = usize> {
+fn page_addresses(start: usize, end: usize, stride: usize) -> impl Iterator<Item = usize> {
     // The last page of the address space has no next page.
     let next = (start / PAGE + 1).saturating_mul(PAGE);
     std::iter::once(start).chain((next..end).step_by(stride))
@@ -72,11 +72,11 @@ fn pages(start: usize, end: usize, stride: usize) -> impl Iterator<Item = usize>
 
 /// Touches one byte of each page, or of one page per stride.
 fn touch_pages(start: usize, end: usize, stride: usize, writes: bool) -> Result<(), BadRange> {
-    pages(start, end, stride).try_for_each(|at| touch(at, writes))
+    page_addresses(start, end, stride).try_for_each(|at| touch_byte(at, writes))
 }
 
 #[inline]
-fn touch(at: usize, writes: bool) -> Result<(), BadRange> {
+fn touch_byte(at: usize, writes: bool) -> Result<(), BadRange> {
     let is_accessible = if writes { touch_to_write(at) } else { touch_to_read(at) };
     if is_accessible { Ok(()) } else { Err(bad_range(at, writes)) }
 }
@@ -90,7 +90,7 @@ fn touch_to_read(at: usize) -> bool {
         asm!(
             "2: mov {t:l}, byte ptr [{at}]",
             "3:",
-            guard!("2b", "3b", "{fault}", "0"),
+            asm_extable!("2b", "3b", "{fault}", "0"),
             t = out(reg) _,
             at = in(reg) at,
             fault = label { return false },
@@ -108,7 +108,7 @@ fn touch_to_write(at: usize) -> bool {
         asm!(
             "2: lock or byte ptr [{at}], 0",
             "3:",
-            guard!("2b", "3b", "{fault}", "0"),
+            asm_extable!("2b", "3b", "{fault}", "0"),
             at = in(reg) at,
             fault = label { return false },
             options(nostack)
@@ -150,10 +150,10 @@ fn check_mappings(start: usize, end: usize, writes: bool) -> Result<(), BadRange
     let Ok(maps) = File::open("/proc/self/maps") else { return check_without_proc(start, end, writes) };
     let mut at = start;
     while at < end {
-        match query(&maps, at) {
-            Query::Found(mapping) => at = end_if_allowed(&mapping, at, writes)?,
-            Query::Nothing => return Err(BadRange::NotMapped(at)),
-            Query::Unknown => return check_text(BufReader::new(maps), start, end, writes),
+        match query_mapping(&maps, at) {
+            QueryResult::Found(mapping) => at = end_if_allowed(&mapping, at, writes)?,
+            QueryResult::Nothing => return Err(BadRange::NotMapped(at)),
+            QueryResult::Unknown => return check_maps_text(BufReader::new(maps), start, end, writes),
         }
     }
     Ok(())
@@ -169,7 +169,7 @@ fn end_if_allowed(mapping: &Mapping, at: usize, writes: bool) -> Result<usize, B
     }
 }
 
-enum Query {
+enum QueryResult {
     Found(Mapping),
     Nothing,
     /// The kernel does not support the query.
@@ -204,7 +204,7 @@ const READABLE: u64 = 1;
 const WRITABLE: u64 = 2;
 
 /// The mapping that contains an address.
-fn query(maps: &File, at: usize) -> Query {
+fn query_mapping(maps: &File, at: usize) -> QueryResult {
     let mut query =
         ProcmapQuery { size: size_of::<ProcmapQuery>() as u64, query_addr: at as u64, ..Default::default() };
     // SAFETY: the kernel reads and writes the structure, no more than its size says. Test:
@@ -213,18 +213,18 @@ fn query(maps: &File, at: usize) -> Query {
     if done {
         let (start, end) = (query.vma_start as usize, query.vma_end as usize);
         let allows = |right| query.vma_flags & right != 0;
-        return Query::Found(Mapping { start, end, reads: allows(READABLE), writes: allows(WRITABLE) });
+        return QueryResult::Found(Mapping { start, end, reads: allows(READABLE), writes: allows(WRITABLE) });
     }
     match std::io::Error::last_os_error().raw_os_error() {
-        Some(libc::ENOENT) => Query::Nothing,
-        _ => Query::Unknown,
+        Some(libc::ENOENT) => QueryResult::Nothing,
+        _ => QueryResult::Unknown,
     }
 }
 
 /// Does as [`check_mappings`] from the text of /proc/self/maps: sorted by address, one mapping per line.
-fn check_text(text: impl BufRead, start: usize, end: usize, writes: bool) -> Result<(), BadRange> {
+fn check_maps_text(text: impl BufRead, start: usize, end: usize, writes: bool) -> Result<(), BadRange> {
     let mut at = start;
-    for mapping in text.lines().map_while(Result::ok).filter_map(|line| parse(&line)) {
+    for mapping in text.lines().map_while(Result::ok).filter_map(|line| parse_maps_line(&line)) {
         if mapping.end > at {
             at = end_if_allowed(&mapping, at, writes)?;
         }
@@ -236,7 +236,7 @@ fn check_text(text: impl BufRead, start: usize, end: usize, writes: bool) -> Res
 }
 
 /// Parses a line such as `7f0000000000-7f0000001000 rw-p 00000000 00:00 0`.
-fn parse(line: &str) -> Option<Mapping> {
+fn parse_maps_line(line: &str) -> Option<Mapping> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     let rights = words.next()?.as_bytes();
@@ -252,7 +252,7 @@ fn check_without_proc(start: usize, end: usize, writes: bool) -> Result<(), BadR
         // Finding the exact page is not worth a search.
         return Err(BadRange::NotMapped(start));
     }
-    let stride = ((end - start) / SAMPLES).next_multiple_of(PAGE).max(PAGE);
+    let stride = ((end - start) / SAMPLES_MAX).next_multiple_of(PAGE).max(PAGE);
     let blocked = unblock();
     let found = touch_pages(start, end, stride, writes);
     blocked.restore();
@@ -266,7 +266,7 @@ fn check_without_proc(start: usize, end: usize, writes: bool) -> Result<(), BadR
 #[must_use]
 pub fn is_readable(at: *const u8, len: usize) -> bool {
     let end = at.addr().saturating_add(len);
-    !handler::is_armed() || len == 0 || pages(at.addr(), end, PAGE).all(touch_to_read)
+    !handler::is_armed() || len == 0 || page_addresses(at.addr(), end, PAGE).all(touch_to_read)
 }
 
 #[cfg(test)]
@@ -281,7 +281,7 @@ mod tests {
         check_mappings,
         |start, end, writes| {
             let maps = File::open("/proc/self/maps").expect("the file exists");
-            check_text(BufReader::new(maps), start, end, writes)
+            check_maps_text(BufReader::new(maps), start, end, writes)
         },
         check_without_proc,
     ];
@@ -304,8 +304,8 @@ mod tests {
         pages.protect(1..2, libc::PROT_READ);
         pages.protect(3..4, libc::PROT_NONE);
         pages.unmap(5..6);
-        let at = |page: usize| pages.at(page * PAGE).addr();
-        let found = |page: usize, len, writes| check(pages.at(page * PAGE), len, writes);
+        let at = |page: usize| pages.ptr_at(page * PAGE).addr();
+        let found = |page: usize, len, writes| check(pages.ptr_at(page * PAGE), len, writes);
         for writes in [false, true] {
             assert_eq!(found(0, PAGE, writes), Ok(()));
             assert_eq!(found(0, 0, writes), Ok(()));
@@ -313,19 +313,19 @@ mod tests {
             assert_eq!(found(2, PAGE + 1, writes), Err(BadRange::NotReadable(at(3))));
             assert_eq!(found(5, 1, writes), Err(BadRange::NotMapped(at(5))));
             assert_eq!(found(4, PAGE + 1, writes), Err(BadRange::NotMapped(at(5))));
-            assert_eq!(check(pages.at(5 * PAGE - 1), 2, writes), Err(BadRange::NotMapped(at(5))));
+            assert_eq!(check(pages.ptr_at(5 * PAGE - 1), 2, writes), Err(BadRange::NotMapped(at(5))));
             assert_eq!(found(0, usize::MAX, writes), Err(BadRange::Wraps));
         }
         assert_eq!(
             (found(1, PAGE, false), found(0, 2 * PAGE, true)),
             (Ok(()), Err(BadRange::NotWritable(at(1))))
         );
-        let file = Pages::of_file(2);
-        file.cut(PAGE);
-        assert_eq!(check(file.at(0), PAGE, true), Ok(()));
+        let file = Pages::map_new_file(2);
+        file.truncate(PAGE);
+        assert_eq!(check(file.ptr_at(0), PAGE, true), Ok(()));
         assert_eq!(
-            check(file.at(0), PAGE + 1, true),
-            Err(BadRange::NotReadable(file.at(PAGE).addr())),
+            check(file.ptr_at(0), PAGE + 1, true),
+            Err(BadRange::NotReadable(file.ptr_at(PAGE).addr())),
             "beyond the end of its file"
         );
     }
@@ -339,7 +339,7 @@ mod tests {
         pages.protect(100..101, libc::PROT_READ);
         pages.protect(200..201, libc::PROT_NONE);
         pages.unmap(300..301);
-        let at = |page: usize| pages.at(page * PAGE).addr();
+        let at = |page: usize| pages.ptr_at(page * PAGE).addr();
         for (index, method) in METHODS.into_iter().enumerate() {
             assert_eq!(method(at(0) + 5, at(100), true), Ok(()), "{index}");
             assert_eq!(method(at(0), at(200), false), Ok(()), "{index}");
@@ -349,8 +349,8 @@ mod tests {
             let found = if index == 2 { at(201) } else { at(300) };
             assert_eq!(hole, Err(BadRange::NotMapped(found)), "{index}");
         }
-        assert_eq!(check(pages.at(0), 100 * PAGE, true), Ok(()));
-        assert_eq!(check(pages.at(0), 101 * PAGE, true), Err(BadRange::NotWritable(at(100))));
+        assert_eq!(check(pages.ptr_at(0), 100 * PAGE, true), Ok(()));
+        assert_eq!(check(pages.ptr_at(0), 101 * PAGE, true), Err(BadRange::NotWritable(at(100))));
     }
 
     /// Goal: a check of a large mapping makes hardly any of its pages resident.
@@ -358,20 +358,20 @@ mod tests {
     fn check_of_a_large_mapping_does_not_populate_it() {
         crate::arm().expect("a handler");
         let pages = Pages::new((5 << 30) / PAGE);
-        assert_eq!(check(pages.at(0), 5 << 30, true), Ok(()));
-        assert!(pages.resident() <= 1024, "{} pages are resident", pages.resident());
+        assert_eq!(check(pages.ptr_at(0), 5 << 30, true), Ok(()));
+        assert!(pages.count_resident() <= 1024, "{} pages are resident", pages.count_resident());
     }
 
     #[test]
-    fn check_text_parses_proc_self_maps() {
+    fn check_maps_text_parses_proc_self_maps() {
         let line = "7f00-8000 r-xp 00000000 fe:00 1234   /a path with spaces";
         let mapping = Mapping { start: 0x7f00, end: 0x8000, reads: true, writes: false };
-        assert_eq!(parse(line), Some(mapping));
+        assert_eq!(parse_maps_line(line), Some(mapping));
         for bad in ["", "7f00", "7f00-8000", "7f00-8000 r", "x-8000 rw-p", "7f00-x rw-p"] {
-            assert_eq!(parse(bad), None, "{bad}");
+            assert_eq!(parse_maps_line(bad), None, "{bad}");
         }
         let text = "1000-2000 rw-p 0 0:0 0\n2000-3000 rw-p 0 0:0 0\n4000-5000 r--p 0 0:0 0\n";
-        let found = |start, end| check_text(text.as_bytes(), start, end, true);
+        let found = |start, end| check_maps_text(text.as_bytes(), start, end, true);
         assert_eq!((found(0x1800, 0x3000), found(0x2000, 0x2001)), (Ok(()), Ok(())));
         assert_eq!(found(0x1800, 0x3001), Err(BadRange::NotMapped(0x3000)));
         assert_eq!(found(0x0800, 0x1001), Err(BadRange::NotMapped(0x800)));
@@ -383,7 +383,7 @@ mod tests {
     fn is_readable_is_false_for_unmapped_pages() {
         crate::arm().expect("a handler");
         let pages = Pages::new(8);
-        let is = |from: usize, len| is_readable(pages.at(from), len);
+        let is = |from: usize, len| is_readable(pages.ptr_at(from), len);
         pages.protect(2..3, libc::PROT_READ);
         assert!(is(0, 8 * PAGE) && is(5 * PAGE, 0));
         pages.unmap(5..6);

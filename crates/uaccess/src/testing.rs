@@ -23,7 +23,7 @@ impl Pages {
     }
 
     /// A shared mapping of a new file of this length.
-    pub(crate) fn of_file(count: usize) -> Self {
+    pub(crate) fn map_new_file(count: usize) -> Self {
         // SAFETY: a new descriptor.
         let file = unsafe { File::from_raw_fd(libc::memfd_create(c"pages".as_ptr(), 0)) };
         file.set_len((count * PAGE) as u64).expect("room");
@@ -39,13 +39,14 @@ impl Pages {
         Self { base: base.cast(), count, file }
     }
 
-    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
+    pub(crate) fn ptr_at(&self, offset: usize) -> *mut u8 {
         self.base.wrapping_add(offset)
     }
 
     pub(crate) fn protect(&self, pages: Range<usize>, rights: i32) {
         // SAFETY: pages of this mapping, which tests access by raw pointers only.
-        let done = unsafe { libc::mprotect(self.at(pages.start * PAGE).cast(), pages.len() * PAGE, rights) };
+        let done =
+            unsafe { libc::mprotect(self.ptr_at(pages.start * PAGE).cast(), pages.len() * PAGE, rights) };
         assert_eq!(done, 0);
     }
 
@@ -53,16 +54,16 @@ impl Pages {
     /// more.
     pub(crate) fn unmap(&self, pages: Range<usize>) {
         // SAFETY: as `protect`.
-        assert_eq!(unsafe { libc::munmap(self.at(pages.start * PAGE).cast(), pages.len() * PAGE) }, 0);
+        assert_eq!(unsafe { libc::munmap(self.ptr_at(pages.start * PAGE).cast(), pages.len() * PAGE) }, 0);
     }
 
     /// Truncates the file.
-    pub(crate) fn cut(&self, len: usize) {
+    pub(crate) fn truncate(&self, len: usize) {
         self.file.as_ref().expect("a file").set_len(len as u64).expect("the file can be truncated");
     }
 
     /// Number of resident pages.
-    pub(crate) fn resident(&self) -> usize {
+    pub(crate) fn count_resident(&self) -> usize {
         let mut seen = vec![0_u8; self.count];
         // SAFETY: a byte for each page.
         assert_eq!(unsafe { libc::mincore(self.base.cast(), self.count * PAGE, seen.as_mut_ptr()) }, 0);

@@ -12,13 +12,13 @@ const PAGE: usize = 4096;
 
 /// How a child ended.
 #[derive(Debug, PartialEq)]
-enum End {
+enum ChildExit {
     Exit(i32),
     Signal(i32),
 }
 
 /// Runs a body in a forked child, which exits with 0 if nothing panics.
-fn in_child(body: impl FnOnce()) -> End {
+fn in_child(body: impl FnOnce()) -> ChildExit {
     // SAFETY: the child has a single thread, uses its own objects only, and leaves without running what
     // belongs to the parent.
     match unsafe { libc::fork() } {
@@ -32,9 +32,9 @@ fn in_child(body: impl FnOnce()) -> End {
             // SAFETY: waits for the child that was just made.
             assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
             if libc::WIFSIGNALED(status) {
-                End::Signal(libc::WTERMSIG(status))
+                ChildExit::Signal(libc::WTERMSIG(status))
             } else {
-                End::Exit(libc::WEXITSTATUS(status))
+                ChildExit::Exit(libc::WEXITSTATUS(status))
             }
         }
     }
@@ -43,7 +43,7 @@ fn in_child(body: impl FnOnce()) -> End {
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
 /// Sets the action of a signal by sigaction(2) and returns the previous one.
-fn on(signal: c_int, handler: usize, flags: c_int, mask: &[c_int]) -> libc::sigaction {
+fn set_action(signal: c_int, handler: usize, flags: c_int, mask: &[c_int]) -> libc::sigaction {
     // SAFETY: actions are plain data, and handlers are functions of this file.
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) =
@@ -67,62 +67,64 @@ fn closed_page() -> *mut u8 {
 }
 
 /// An access by the program itself, outside of guarded code.
-fn crash(at: *mut u8) {
+fn write_unguarded(at: *mut u8) {
     // SAFETY: none: this crash is what is tested.
     unsafe { at.write_volatile(1) };
 }
 
 /// A guarded access.
-fn guarded(at: *mut u8) -> Result<(), Fault> {
+fn copy_guarded(at: *mut u8) -> Result<(), Fault> {
     // SAFETY: memory of this test alone.
     unsafe { copy_last_byte_last(at, [1; 100].as_ptr(), 100) }
 }
 
-fn no_handlers() {
+fn reset_handlers() {
     for signal in [SIGSEGV, SIGBUS] {
-        on(signal, libc::SIG_DFL, 0, &[]);
+        set_action(signal, libc::SIG_DFL, 0, &[]);
     }
 }
 
 #[test]
 fn crash_without_handlers_ends_the_process_by_its_signal() {
     let crashed = in_child(|| {
-        no_handlers();
+        reset_handlers();
         arm().expect("a handler");
-        assert_eq!(guarded(closed_page()), Err(Fault::Target));
-        crash(closed_page());
+        assert_eq!(copy_guarded(closed_page()), Err(Fault::Target));
+        write_unguarded(closed_page());
     });
-    assert_eq!(crashed, End::Signal(SIGSEGV));
+    assert_eq!(crashed, ChildExit::Signal(SIGSEGV));
     for signal in [SIGSEGV, SIGBUS] {
         let sent = in_child(|| {
-            no_handlers();
+            reset_handlers();
             arm().expect("a handler");
             // SAFETY: sends this process a signal.
             unsafe { libc::kill(libc::getpid(), signal) };
         });
-        assert_eq!(sent, End::Signal(signal), "sent by a process");
+        assert_eq!(sent, ChildExit::Signal(signal), "sent by a process");
     }
 }
 
 #[test]
 fn ignored_signal_is_ignored_unless_caused_by_a_fault() {
     let end = in_child(|| {
-        on(SIGSEGV, libc::SIG_IGN, 0, &[]);
+        set_action(SIGSEGV, libc::SIG_IGN, 0, &[]);
         arm().expect("a handler");
         // SAFETY: as above.
         unsafe { libc::kill(libc::getpid(), SIGSEGV) };
-        assert_eq!(guarded(closed_page()), Err(Fault::Target));
-        crash(closed_page());
+        assert_eq!(copy_guarded(closed_page()), Err(Fault::Target));
+        write_unguarded(closed_page());
     });
-    assert_eq!(end, End::Signal(SIGSEGV));
+    assert_eq!(end, ChildExit::Signal(SIGSEGV));
 }
 
-static FIRST: AtomicUsize = AtomicUsize::new(0);
-static SECOND: AtomicUsize = AtomicUsize::new(0);
+/// Calls of a handler that the program installed before this crate did.
+static EARLIER_CALLS: AtomicUsize = AtomicUsize::new(0);
+/// Calls of a handler that the program installed afterwards.
+static LATER_CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// A handler as in a language runtime: repairs the fault, and checks its arguments.
-extern "C" fn repair(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    FIRST.fetch_add(1, Ordering::Relaxed);
+extern "C" fn repairing_handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    EARLIER_CALLS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: what the kernel gives a handler.
     unsafe {
         let at = (*info).si_addr();
@@ -142,18 +144,18 @@ extern "C" fn repair(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
 #[test]
 fn earlier_handler_repairs_faults() {
     let end = in_child(|| {
-        on(SIGSEGV, repair as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
+        set_action(SIGSEGV, repairing_handler as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
         arm().expect("a handler");
         let page = closed_page();
-        assert_eq!(guarded(page), Err(Fault::Target));
-        assert_eq!(FIRST.load(Ordering::Relaxed), 0, "the program's handler was not called");
-        crash(page);
-        assert_eq!((FIRST.load(Ordering::Relaxed), guarded(page)), (1, Ok(())));
+        assert_eq!(copy_guarded(page), Err(Fault::Target));
+        assert_eq!(EARLIER_CALLS.load(Ordering::Relaxed), 0, "the program's handler was not called");
+        write_unguarded(page);
+        assert_eq!((EARLIER_CALLS.load(Ordering::Relaxed), copy_guarded(page)), (1, Ok(())));
     });
-    assert_eq!(end, End::Exit(0));
+    assert_eq!(end, ChildExit::Exit(0));
 }
 
-extern "C" fn leave(signal: c_int) {
+extern "C" fn exiting_handler(signal: c_int) {
     // SAFETY: ends the process.
     unsafe { libc::_exit(40 + signal) }
 }
@@ -162,37 +164,40 @@ extern "C" fn leave(signal: c_int) {
 fn handler_with_one_argument_is_called() {
     for signal in [SIGSEGV, SIGBUS] {
         let end = in_child(|| {
-            on(signal, leave as extern "C" fn(c_int) as usize, 0, &[]);
+            set_action(signal, exiting_handler as extern "C" fn(c_int) as usize, 0, &[]);
             arm().expect("a handler");
-            assert_eq!(guarded(closed_page()), Err(Fault::Target));
+            assert_eq!(copy_guarded(closed_page()), Err(Fault::Target));
             // SAFETY: sends this thread a signal.
             unsafe { libc::raise(signal) };
         });
-        assert_eq!(end, End::Exit(40 + signal));
+        assert_eq!(end, ChildExit::Exit(40 + signal));
     }
 }
 
-extern "C" fn count(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
-    FIRST.fetch_add(1, Ordering::Relaxed);
+extern "C" fn counting_handler(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
+    EARLIER_CALLS.fetch_add(1, Ordering::Relaxed);
 }
 
 #[test]
 fn reset_handler_is_called_once() {
     let end = in_child(|| {
-        on(SIGSEGV, count as Handler as usize, libc::SA_SIGINFO | libc::SA_RESETHAND, &[]);
+        set_action(SIGSEGV, counting_handler as Handler as usize, libc::SA_SIGINFO | libc::SA_RESETHAND, &[]);
         arm().expect("a handler");
         // SAFETY: as above.
         unsafe { libc::raise(SIGSEGV) };
-        assert_eq!(FIRST.load(Ordering::Relaxed), 1);
-        crash(closed_page());
+        assert_eq!(EARLIER_CALLS.load(Ordering::Relaxed), 1);
+        write_unguarded(closed_page());
     });
-    assert_eq!(end, End::Signal(SIGSEGV), "the second signal has the default action");
+    assert_eq!(end, ChildExit::Signal(SIGSEGV), "the second signal has the default action");
 }
 
+/// An address on the stack of the last call of `stack_recording_handler`.
+static HANDLER_STACK: AtomicUsize = AtomicUsize::new(0);
+
 /// Stores the address of a local variable of the handler.
-extern "C" fn note_stack(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
+extern "C" fn stack_recording_handler(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
     let local = 0_u8;
-    FIRST.store((&raw const local).addr(), Ordering::Relaxed);
+    HANDLER_STACK.store((&raw const local).addr(), Ordering::Relaxed);
 }
 
 #[test]
@@ -204,25 +209,26 @@ fn handler_runs_on_its_requested_stack() {
             // SAFETY: memory that outlives the signals of this child.
             assert_eq!(unsafe { libc::sigaltstack(&raw const own, std::ptr::null_mut()) }, 0);
             let flags = libc::SA_SIGINFO | if wants_own { libc::SA_ONSTACK } else { 0 };
-            on(SIGSEGV, note_stack as Handler as usize, flags, &[]);
+            set_action(SIGSEGV, stack_recording_handler as Handler as usize, flags, &[]);
             arm().expect("a handler");
             // SAFETY: as above.
             unsafe { libc::raise(SIGSEGV) };
-            let is_on_own =
-                stack.as_ptr_range().contains(&std::ptr::without_provenance(FIRST.load(Ordering::Relaxed)));
+            let is_on_own = stack
+                .as_ptr_range()
+                .contains(&std::ptr::without_provenance(HANDLER_STACK.load(Ordering::Relaxed)));
             assert_eq!(is_on_own, wants_own);
-            assert_eq!(guarded(closed_page()), Err(Fault::Target));
+            assert_eq!(copy_guarded(closed_page()), Err(Fault::Target));
         });
-        assert_eq!(end, End::Exit(0));
+        assert_eq!(end, ChildExit::Exit(0));
     }
 }
 
-/// The action that `report` has replaced.
+/// The action that `chaining_handler` has replaced.
 static mut REPLACED: Option<libc::sigaction> = None;
 
 /// A handler as in a crash reporter: counts the crash and passes it on.
-extern "C" fn report(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    SECOND.fetch_add(1, Ordering::Relaxed);
+extern "C" fn chaining_handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    LATER_CALLS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: written before the handler was installed; it contains a handler with three arguments.
     unsafe {
         let Some(replaced) = (&raw const REPLACED).read() else { libc::_exit(78) };
@@ -236,34 +242,35 @@ extern "C" fn report(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
 #[test]
 fn earlier_and_later_handlers_are_called() {
     let end = in_child(|| {
-        on(SIGSEGV, repair as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
+        set_action(SIGSEGV, repairing_handler as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
         arm().expect("a handler");
-        let replaced = on(SIGSEGV, report as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
+        let replaced =
+            set_action(SIGSEGV, chaining_handler as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
         // SAFETY: nobody reads it yet.
         unsafe { (&raw mut REPLACED).write(Some(replaced)) };
         for round in 1..20 {
             arm().expect("reinstalled on top");
             let page = closed_page();
-            assert_eq!(guarded(page), Err(Fault::Target));
-            let called = || (FIRST.load(Ordering::Relaxed), SECOND.load(Ordering::Relaxed));
+            assert_eq!(copy_guarded(page), Err(Fault::Target));
+            let called = || (EARLIER_CALLS.load(Ordering::Relaxed), LATER_CALLS.load(Ordering::Relaxed));
             assert_eq!(called(), (round - 1, round - 1));
-            crash(page);
+            write_unguarded(page);
             assert_eq!(called(), (round, round));
             // The program installs its handler again, without passing on to its predecessor.
-            on(SIGSEGV, report as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
+            set_action(SIGSEGV, chaining_handler as Handler as usize, libc::SA_SIGINFO, &[libc::SIGUSR1]);
         }
     });
-    assert_eq!(end, End::Exit(0));
+    assert_eq!(end, ChildExit::Exit(0));
 }
 
 /// A handler in which a guarded access fails.
-extern "C" fn nested(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
+extern "C" fn guarded_access_handler(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
     // SAFETY: what the kernel gives a handler.
     unsafe {
-        if guarded((*info).si_addr().cast()) != Err(Fault::Target) {
+        if copy_guarded((*info).si_addr().cast()) != Err(Fault::Target) {
             libc::_exit(79);
         }
-        FIRST.fetch_add(1, Ordering::Relaxed);
+        EARLIER_CALLS.fetch_add(1, Ordering::Relaxed);
         libc::mprotect((*info).si_addr(), 1, libc::PROT_READ | libc::PROT_WRITE);
     }
 }
@@ -271,16 +278,21 @@ extern "C" fn nested(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
 #[test]
 fn guarded_access_in_a_handler_may_fail() {
     let end = in_child(|| {
-        on(SIGSEGV, nested as Handler as usize, libc::SA_SIGINFO | libc::SA_NODEFER, &[]);
+        set_action(
+            SIGSEGV,
+            guarded_access_handler as Handler as usize,
+            libc::SA_SIGINFO | libc::SA_NODEFER,
+            &[],
+        );
         arm().expect("a handler");
-        crash(closed_page());
-        assert_eq!(FIRST.load(Ordering::Relaxed), 1);
+        write_unguarded(closed_page());
+        assert_eq!(EARLIER_CALLS.load(Ordering::Relaxed), 1);
     });
-    assert_eq!(end, End::Exit(0));
+    assert_eq!(end, ChildExit::Exit(0));
 }
 
 /// A handler that crashes during a long copy, while the registers still hold the copy's frame.
-extern "C" fn crash_in_handler(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
+extern "C" fn crashing_handler(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
     // SAFETY: none; as little as possible, so that `r12` and `r13` keep the values of the copy.
     unsafe { std::arch::asm!("mov byte ptr [0], 1") };
 }
@@ -289,9 +301,9 @@ extern "C" fn crash_in_handler(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
 #[test]
 fn crash_in_a_handler_during_a_copy_is_not_recovered() {
     let end = in_child(|| {
-        no_handlers();
+        reset_handlers();
         arm().expect("a handler");
-        on(libc::SIGALRM, crash_in_handler as Handler as usize, libc::SA_SIGINFO, &[]);
+        set_action(libc::SIGALRM, crashing_handler as Handler as usize, libc::SA_SIGINFO, &[]);
         let (source, mut target) = (vec![1_u8; 64 << 20], vec![0_u8; 64 << 20]);
         let soon = libc::itimerval {
             it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
@@ -305,21 +317,21 @@ fn crash_in_a_handler_during_a_copy_is_not_recovered() {
             assert_eq!(done, Ok(()));
         }
     });
-    assert_eq!(end, End::Signal(SIGSEGV));
+    assert_eq!(end, ChildExit::Signal(SIGSEGV));
 }
 
 #[test]
 fn stack_overflow_is_reported_by_the_standard_library() {
     #[allow(unconditional_recursion)]
-    fn deeper(depth: u64) -> u64 {
-        std::hint::black_box([depth; 64])[7] + deeper(depth + 1)
+    fn recurse(depth: u64) -> u64 {
+        std::hint::black_box([depth; 64])[7] + recurse(depth + 1)
     }
     let end = in_child(|| {
         arm().expect("a handler");
-        assert_eq!(guarded(closed_page()), Err(Fault::Target));
-        let _ = std::thread::spawn(|| deeper(0)).join();
+        assert_eq!(copy_guarded(closed_page()), Err(Fault::Target));
+        let _ = std::thread::spawn(|| recurse(0)).join();
     });
-    assert_eq!(end, End::Signal(libc::SIGABRT));
+    assert_eq!(end, ChildExit::Signal(libc::SIGABRT));
 }
 
 #[test]
@@ -345,22 +357,22 @@ fn check_unblocks_signals_temporarily() {
         assert!(uaccess::check(closed_page(), 1, true).is_err());
         assert_eq!(blocked(), [1, 1, 1], "the mask is restored");
         let _ = uaccess::unblock();
-        assert_eq!((blocked(), guarded(closed_page())), ([0, 0, 1], Err(Fault::Target)));
+        assert_eq!((blocked(), copy_guarded(closed_page())), ([0, 0, 1], Err(Fault::Target)));
     });
-    assert_eq!(end, End::Exit(0));
+    assert_eq!(end, ChildExit::Exit(0));
 }
 
 #[test]
 fn forked_child_stays_armed() {
     let end = in_child(|| {
-        no_handlers();
+        reset_handlers();
         arm().expect("a handler");
         let end = in_child(|| {
-            assert_eq!(guarded(closed_page()), Err(Fault::Target));
+            assert_eq!(copy_guarded(closed_page()), Err(Fault::Target));
             arm().expect("a handler");
-            crash(closed_page());
+            write_unguarded(closed_page());
         });
-        assert_eq!(end, End::Signal(SIGSEGV));
+        assert_eq!(end, ChildExit::Signal(SIGSEGV));
     });
-    assert_eq!(end, End::Exit(0));
+    assert_eq!(end, ChildExit::Exit(0));
 }

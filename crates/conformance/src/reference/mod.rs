@@ -120,9 +120,9 @@ mod broken {
 
     /// A NIC that passes a test which it is listed to fail is reported.
     #[test]
-    fn departures_must_be_true() {
-        struct Wrong;
-        impl Fixture for Wrong {
+    fn passing_test_listed_as_known_failure_is_reported() {
+        struct WronglyListed;
+        impl Fixture for WronglyListed {
             fn run(&self, body: Body) {
                 Reference(Fault::None).run(body);
             }
@@ -130,7 +130,8 @@ mod broken {
                 Some("nothing works")
             }
         }
-        let outcome = std::panic::catch_unwind(|| crate::run(&Wrong, "cq::cq_ring_wraps_without_loss"));
+        let outcome =
+            std::panic::catch_unwind(|| crate::run(&WronglyListed, "cq::cq_ring_wraps_without_loss"));
         assert!(outcome.is_err());
     }
 }

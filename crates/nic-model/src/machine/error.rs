@@ -126,7 +126,7 @@ pub enum MachineErrorKind {
 
 impl MachineErrorKind {
     /// The error at this place.
-    pub(crate) fn at(self, at: impl Into<String>) -> MachineError {
+    pub(crate) fn located_at(self, at: impl Into<String>) -> MachineError {
         MachineError { at: at.into(), kind: self }
     }
 

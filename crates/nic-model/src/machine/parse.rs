@@ -49,7 +49,7 @@ pub(super) fn parse(name: &str, text: &str) -> Outcome<Machine> {
 impl File<'_> {
     fn error(&self, at: usize, kind: MachineErrorKind) -> MachineError {
         let line = 1 + self.text.get(..at).unwrap_or(self.text).matches('\n').count();
-        kind.at(format!("{}:{line}", self.name))
+        kind.located_at(format!("{}:{line}", self.name))
     }
 
     /// Checks that the file has no unknown sections and keys; the error is about the first one.

@@ -38,7 +38,7 @@ impl Machine {
     /// # Errors
     /// [`MachineError`] for an unknown key, a wrong unit, or a value out of range.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), MachineError> {
-        let fail = |kind: MachineErrorKind| kind.at(format!("option {key}={value}"));
+        let fail = |kind: MachineErrorKind| kind.located_at(format!("option {key}={value}"));
         let Some(found) = self.keys().find(|k| k.path() == key) else {
             return Err(fail(match key.split_once('.') {
                 Some((section, name)) if sections().contains(&section) => {

@@ -186,7 +186,7 @@ mod tests {
         let id = |i: usize| inner(i).index;
         assert_eq!([next(), next(), next()], [Some(id(7)), Some(id(70)), Some(id(70))]);
         assert_eq!(other.poll_event().map(|id| id as usize), Some(id(50)));
-        assert_eq!(next(), None, "the wake_socket was not rung");
+        assert_eq!(next(), None, "the wake socket was not signalled");
         signal(inner(3).channel.as_ref().expect("one").wake_socket.sender());
         assert_eq!([next(), next(), next()], [Some(id(3)), Some(id(4)), None]);
     }

@@ -9,7 +9,7 @@ use libc::{REG_R12, REG_R13, REG_RAX, REG_RIP, REG_RSP, greg_t, ucontext_t};
 
 /// One entry. Addresses are relative to the field that holds them, so that the section needs no relocation.
 #[repr(C)]
-struct Entry {
+struct ExtableEntry {
     /// The first byte of the instructions.
     from: i32,
     /// The address after the last byte.
@@ -35,7 +35,7 @@ mod kind {
 const FRAME_MAX: greg_t = 256;
 
 /// The assembly of an entry, for code between two local labels; the kind is a number of [`kind`].
-macro_rules! guard {
+macro_rules! asm_extable {
     ($from:literal, $to:literal, $fixup:literal, $kind:literal) => {
         concat!(
             ".pushsection nicety_uaccess, \"aR\", @progbits\n.balign 4\n",
@@ -51,25 +51,25 @@ macro_rules! guard {
         )
     };
 }
-pub(crate) use guard;
+pub(crate) use asm_extable;
 
 unsafe extern "C" {
     /// The bounds of the section, which the linker defines by its name.
     #[link_name = "__start_nicety_uaccess"]
-    static START: Entry;
+    static START: ExtableEntry;
     #[link_name = "__stop_nicety_uaccess"]
-    static STOP: Entry;
+    static STOP: ExtableEntry;
 }
 
-fn entries() -> &'static [Entry] {
+fn exception_table() -> &'static [ExtableEntry] {
     let (start, stop) = (&raw const START, &raw const STOP);
     // SAFETY: the section holds entries and nothing else, and the linker defines its bounds. Test: all of
     // `copy`.
-    unsafe { std::slice::from_raw_parts(start, (stop.addr() - start.addr()) / size_of::<Entry>()) }
+    unsafe { std::slice::from_raw_parts(start, (stop.addr() - start.addr()) / size_of::<ExtableEntry>()) }
 }
 
 /// The absolute address that a relative field of an entry refers to.
-fn address(field: &i32) -> greg_t {
+fn absolute_address(field: &i32) -> greg_t {
     std::ptr::from_ref(field).addr() as greg_t + greg_t::from(*field)
 }
 
@@ -77,20 +77,20 @@ fn address(field: &i32) -> greg_t {
 ///
 /// # Safety
 /// `context` is that of the signal handler which calls this, in the thread that faulted.
-pub(crate) unsafe fn recover(context: *mut ucontext_t, at: usize) -> bool {
+pub(crate) unsafe fn fixup_exception(context: *mut ucontext_t, at: usize) -> bool {
     // SAFETY: the caller's contract.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
     let get = |register: i32| registers[register as usize];
     let ip = get(REG_RIP);
     let depth = get(REG_R13).wrapping_sub(get(REG_RSP));
-    let found = entries().iter().find(|entry| match entry.kind {
-        kind::FRAME => get(REG_R12) == address(&entry.fixup) && (0..FRAME_MAX).contains(&depth),
-        _ => (address(&entry.from)..address(&entry.to)).contains(&ip),
+    let found = exception_table().iter().find(|entry| match entry.kind {
+        kind::FRAME => get(REG_R12) == absolute_address(&entry.fixup) && (0..FRAME_MAX).contains(&depth),
+        _ => (absolute_address(&entry.from)..absolute_address(&entry.to)).contains(&ip),
     });
     let Some(entry) = found else { return false };
     if matches!(entry.kind, kind::ADDRESS | kind::FRAME) {
         registers[REG_RAX as usize] = at.max(1) as greg_t;
     }
-    registers[REG_RIP as usize] = address(&entry.fixup);
+    registers[REG_RIP as usize] = absolute_address(&entry.fixup);
     true
 }

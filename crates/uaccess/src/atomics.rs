@@ -2,7 +2,7 @@
 
 use std::arch::naked_asm;
 
-use crate::table::guard;
+use crate::extable::asm_extable;
 
 /// The memory could not be accessed as needed; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ unsafe extern "sysv64" fn fetch_add_guarded(at: *mut u64, add: u64, old: *mut u6
         "ret",
         "4: xor eax, eax",
         "ret",
-        guard!("2b", "3b", "4b", "0"),
+        asm_extable!("2b", "3b", "4b", "0"),
     )
 }
 
@@ -82,7 +82,7 @@ unsafe extern "sysv64" fn compare_swap_guarded(at: *mut u64, expected: u64, new:
         "ret",
         "4: xor eax, eax",
         "ret",
-        guard!("2b", "3b", "4b", "0"),
+        asm_extable!("2b", "3b", "4b", "0"),
     )
 }
 
@@ -95,7 +95,7 @@ mod tests {
     fn atomics_report_inaccessible_memory() {
         crate::arm().expect("a handler");
         let pages = Pages::new(2);
-        let word = pages.at(8).cast::<u64>();
+        let word = pages.ptr_at(8).cast::<u64>();
         // SAFETY: memory of this test alone, aligned.
         unsafe {
             assert_eq!(fetch_add(word, 5), Ok(0));
