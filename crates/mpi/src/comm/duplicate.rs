@@ -83,7 +83,7 @@ impl ContextAgreement {
     /// Sends the name from the first member of a group to the others.
     fn start_send_name(&mut self, engine: &mut Engine, name: Context) -> Result<()> {
         self.copy.set_context(name);
-        let payload = Buffer::own(&name.number().to_le_bytes())?;
+        let payload = Buffer::from_bytes(&name.number().to_le_bytes())?;
         let mut left = Vec::new();
         for process in &self.copy.group().members()[1..] {
             left.extend(key_in_progress(engine.send(*process, self.match_key, &payload, Mode::Standard)?)?);
@@ -124,7 +124,7 @@ impl Comm {
                     agreement.step = Step::ReceiveName(key, payload);
                 }
                 Some(own) if self.is_inter() => {
-                    let payload = Buffer::own(&own.number().to_le_bytes())?;
+                    let payload = Buffer::from_bytes(&own.number().to_le_bytes())?;
                     let first = self.peers().process(0).unwrap_or_default();
                     let sent = key_in_progress(engine.send(first, between, &payload, Mode::Standard)?)?;
                     let (received, theirs) = start_receive_name(engine, between, self.peers())?;
@@ -141,7 +141,7 @@ impl Comm {
 
 /// Starts to receive a name from the first member of a group.
 fn start_receive_name(engine: &mut Engine, match_key: MatchKey, from: &Group) -> Result<(SlotKey, Buffer)> {
-    let payload = Buffer::own(&[0; 8])?;
+    let payload = Buffer::from_bytes(&[0; 8])?;
     let wanted =
         MatchCriteria { context: match_key.context, source: from.process(0), tag: Some(match_key.tag) };
     let started = engine.receive(Receive {

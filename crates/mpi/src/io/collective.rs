@@ -180,14 +180,18 @@ impl<'a> Rounds<'a> {
         let mut received = Vec::new();
         if let Some(me) = aggregator {
             for (rank, counts) in counts.chunks_exact(domains.ranks().len()).enumerate() {
-                let list = Buffer::own(&vec![0; counts[me] as usize])?;
+                let list = Buffer::from_bytes(&vec![0; counts[me] as usize])?;
                 rounds.add_transfer(&mut steps, (rank as i32, comm.rank()), (None, Some(list.clone())))?;
                 received.push(list);
             }
         }
         for (list, rank) in lists.iter().zip(domains.ranks()) {
             let to = received.get(comm.rank() as usize).filter(|_| *rank == comm.rank());
-            rounds.add_transfer(&mut steps, (comm.rank(), *rank), (Some(Buffer::own(list)?), to.cloned()))?;
+            rounds.add_transfer(
+                &mut steps,
+                (comm.rank(), *rank),
+                (Some(Buffer::from_bytes(list)?), to.cloned()),
+            )?;
         }
         rounds.run_steps(steps)?;
         let lists = || received.iter().map(|list| decode_pieces(&list.to_vec())).collect();
@@ -255,7 +259,7 @@ impl<'a> Rounds<'a> {
         for (aggregator, rank) in self.domains.ranks().iter().enumerate() {
             let (from, found) = self.mine.intersect(&self.domains.window(aggregator, round));
             let len = found.iter().map(|piece| piece.len).sum();
-            let here = (len > 0).then(|| self.data.clone().window(from, len));
+            let here = (len > 0).then(|| self.data.clone().packed_range(from, len));
             let there = own.take_if(|_| *rank == me);
             if self.direction == Direction::Write {
                 self.add_transfer(&mut steps, (me, *rank), (here, there))?;
@@ -288,7 +292,7 @@ impl RoundBuffer {
                 pieces.extend(found);
             }
         }
-        let memory = Buffer::own_elements(datatypes::Basic::Byte.into(), lens.iter().sum::<u64>() as i64)?;
+        let memory = Buffer::zeroed(datatypes::Basic::Byte.into(), lens.iter().sum::<u64>() as i64)?;
         Ok(Self { memory, lens, pieces })
     }
 
@@ -296,7 +300,7 @@ impl RoundBuffer {
     fn parts(&self) -> impl Iterator<Item = (i32, Buffer)> {
         let mut at = 0;
         (0..).zip(&self.lens).map(move |(rank, len)| {
-            let part = self.memory.clone().window(at, *len);
+            let part = self.memory.clone().packed_range(at, *len);
             at += len;
             (rank, part)
         })
@@ -304,7 +308,7 @@ impl RoundBuffer {
 
     /// Writes all pieces. Where pieces of several ranks overlap, the last rank's data remain.
     fn write(&self, file: &File) -> Result<()> {
-        self.memory.show(|bytes| {
+        self.memory.with_bytes(|bytes| {
             let mut rest = bytes;
             let pieces = self.pieces.iter().map(|piece| {
                 let (now, later) = rest.split_at(piece.len as usize);
@@ -323,7 +327,7 @@ impl RoundBuffer {
 
     /// Reads all pieces. Bytes past the end of the file stay zero.
     fn read(&self, file: &File) -> Result<()> {
-        let read = self.memory.fill(|bytes| {
+        let read = self.memory.with_bytes_mut(|bytes| {
             let (mut rest, len) = (&mut bytes[..], self.lens.iter().sum::<u64>() as usize);
             let mut pieces = Vec::with_capacity(self.pieces.len());
             for piece in &self.pieces {

@@ -66,7 +66,7 @@ impl File {
     fn write_pieces(&self, access: &Access, buffer: &Buffer) -> Result<()> {
         for (from, part) in chunks(buffer) {
             let pieces = access.view.pieces(access.from + from, part.len());
-            part.show(|bytes| self.0.disk.write(pieces, bytes))?;
+            part.with_bytes(|bytes| self.0.disk.write(pieces, bytes))?;
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl File {
         let mut done = 0;
         for (from, part) in chunks(buffer) {
             let pieces = access.view.pieces(access.from + from, part.len());
-            let count = part.fill(|bytes| self.0.disk.read(pieces, bytes))? as u64;
+            let count = part.with_bytes_mut(|bytes| self.0.disk.read(pieces, bytes))? as u64;
             done += count;
             if count < part.len() {
                 break;
@@ -87,7 +87,7 @@ impl File {
 
 /// The whole buffer if it is contiguous, otherwise chunks; each with its offset.
 fn chunks(buffer: &Buffer) -> impl Iterator<Item = (u64, Buffer)> {
-    let step = if buffer.one_piece().is_some() { buffer.len() } else { CHUNK };
+    let step = if buffer.contiguous_range().is_some() { buffer.len() } else { CHUNK };
     let starts = (0..buffer.len()).step_by(step.max(1) as usize);
-    starts.map(move |from| (from, buffer.clone().window(from, step)))
+    starts.map(move |from| (from, buffer.clone().packed_range(from, step)))
 }

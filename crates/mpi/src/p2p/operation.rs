@@ -213,7 +213,7 @@ impl Receive {
     /// This receive as a plain one, if it can be.
     #[inline]
     pub(crate) fn plain(&self) -> Option<PlainReceive> {
-        Some(PlainReceive { into: self.buffer.bare_piece()?, sources: self.sources.plain()? })
+        Some(PlainReceive { into: self.buffer.unowned_piece()?, sources: self.sources.plain()? })
     }
 
     /// Stores a message's data, which completes the receive.

@@ -146,7 +146,7 @@ impl Window {
             change(bytes)
         };
         let is_apart = |there: &Buffer| {
-            there.one_piece().is_some()
+            there.contiguous_range().is_some()
                 && !there.overlaps(origin)
                 && !result.is_some_and(|result| there.overlaps(result) || origin.overlaps(result))
         };
@@ -154,7 +154,7 @@ impl Window {
         let done = match elements {
             // Long contiguous data are changed in place.
             Elements::Mapped(there) if len > FEW as u64 && is_apart(&there) => {
-                there.fill(|bytes| change(bytes).map(|_| bytes.len())).map(drop)
+                there.with_bytes_mut(|bytes| change(bytes).map(|_| bytes.len())).map(drop)
             }
             Elements::Mapped(there) => with_bytes(len, |bytes| {
                 there.load(bytes);
@@ -182,7 +182,7 @@ impl Window {
         write_is_ordered: bool,
     ) -> Result<()> {
         let core = self.core();
-        let copy = Buffer::own(&vec![0; len as usize])?;
+        let copy = Buffer::from_bytes(&vec![0; len as usize])?;
         let transfer = |op| core.with(|engine| engine.rdma_transfer(target.process, places, &copy, op));
         core.finish("accumulating", transfer(SendOp::Read)?).ok()?;
         let mut bytes = copy.to_vec();
@@ -250,14 +250,14 @@ impl<'a> Reduction<'a> {
             Self::Replace => origin.load(there),
             Self::By(op, element) => {
                 let (len, count) = (there.len() as u64, there.len() as i64 / element.size());
-                origin.show(|with| {
+                origin.with_bytes(|with| {
                     if element.single_run(count).is_some_and(|run| run.length == len) {
                         let wrong = |error: datatypes::Error| Error::new(Class::OP, error.text);
                         return op.apply(with, there, count, element).map_err(wrong);
                     }
                     // Elements with gaps are reduced in their memory layout.
-                    let left = Buffer::own_elements(element.clone(), count)?;
-                    let right = Buffer::own_elements(element.clone(), count)?;
+                    let left = Buffer::zeroed(element.clone(), count)?;
+                    let right = Buffer::zeroed(element.clone(), count)?;
                     left.store(with);
                     right.store(there);
                     right.reduce(&left, op)?;

@@ -107,7 +107,7 @@ impl Window {
                 return Err(wrong());
             }
             // SAFETY: within attached memory, which stays until it is detached, as promised to `attach`. Test:
-            // dynamic_windows_reach_what_is_attached.
+            // dynamic_windows_access_attached_memory.
             return unsafe { Buffer::new(address as usize, at.count, at.datatype.clone()) }
                 .map(Elements::Mapped);
         }

@@ -135,8 +135,8 @@ impl ControlWords {
         let Self::Remote { process, at, .. } = self else {
             return self.change(core, change).map(|_| Started::Completed(Status::empty()));
         };
-        let buffer = Buffer::own(&[0; RESULT])?;
-        let (address, _) = buffer.one_piece().unwrap_or_default();
+        let buffer = Buffer::from_bytes(&[0; RESULT])?;
+        let (address, _) = buffer.contiguous_range().unwrap_or_default();
         core.with(|engine| {
             let registration = engine.transport.reach(*process, address, RESULT, false)?;
             let request = (change.send_op(*at), registration.sge(address as u64, RESULT as u32));

@@ -171,7 +171,7 @@ impl MemberBlock<'_> {
             let words = (at..at + len).step_by(8).map(load);
             return words.collect::<Result<Vec<_>>>().map(|words| words.concat());
         }
-        let into = Buffer::own(&vec![0; len])?;
+        let into = Buffer::from_bytes(&vec![0; len])?;
         let from = [(self.at.offset(at as u64), len as u64)];
         let started = core.with(|engine| engine.rdma_transfer(self.process, &from, &into, SendOp::Read))?;
         core.finish("reading a member's directory", started).ok()?;

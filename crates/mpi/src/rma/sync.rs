@@ -102,7 +102,7 @@ impl Window {
 
     fn notify(&self, rank: i32, tag: i32) -> Result<()> {
         // Nobody waits for this request; the send completes in the background.
-        self.0.comm.isend(Mode::Standard, &Buffer::nothing(), PeerTag { rank, tag }).map(drop)
+        self.0.comm.isend(Mode::Standard, &Buffer::empty(), PeerTag { rank, tag }).map(drop)
     }
 
     /// Exposes this process's memory to the members of a group (`MPI_Win_post`).
@@ -131,7 +131,7 @@ impl Window {
     /// Posts receives for the completion messages of these ranks.
     fn post_complete_receives(&self, ranks: &[i32]) -> Result<()> {
         let post =
-            |rank: &i32| self.0.comm.ireceive(Buffer::nothing(), PeerTag { rank: *rank, tag: COMPLETED });
+            |rank: &i32| self.0.comm.ireceive(Buffer::empty(), PeerTag { rank: *rank, tag: COMPLETED });
         *self.0.posted.lock(self.core().host()) = ranks.iter().map(post).collect::<Result<_>>()?;
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Window {
             return Ok(());
         }
         for rank in ranks {
-            self.0.comm.receive(Buffer::nothing(), PeerTag { rank, tag: POSTED })?.ok()?;
+            self.0.comm.receive(Buffer::empty(), PeerTag { rank, tag: POSTED })?.ok()?;
         }
         fence(Ordering::SeqCst);
         Ok(())

@@ -85,7 +85,7 @@ impl Window {
             Elements::Mapped(there) => {
                 self.core().host().charge_copy(origin.len());
                 let (from, to) = if is_read { (&there, origin) } else { (origin, &there) };
-                to.copy_apart(from);
+                to.copy_overlapping_from(from);
                 // The program may next store a flag that another process polls.
                 fence(Ordering::Release);
                 Ok(Started::Completed(Status::empty()))

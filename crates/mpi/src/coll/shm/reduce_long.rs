@@ -37,7 +37,7 @@ impl ShmColl {
         };
         let mine = match result {
             Some(result) => result.elements(part.start, part.end - part.start)?,
-            None => Buffer::own_elements(given.datatype().clone(), part.end - part.start)?,
+            None => Buffer::zeroed(given.datatype().clone(), part.end - part.start)?,
         };
         self.grow_scratch(PIECE)?;
         self.wait_slot_free(0, call)?;
@@ -117,13 +117,13 @@ impl ShmColl {
         if is_in_place && last != self.me {
             // Another member's operand will overwrite it.
             let copy = self.scratch(1, datatype, count)?;
-            copy.copy_of(&own);
+            copy.copy_data_from(&own);
             own = copy;
         }
         let from = |member: usize| operands[member].0.offset((piece.start * datatype.size()) as u64);
         match last == self.me {
             true if is_in_place => {}
-            true => into.copy_of(&own),
+            true => into.copy_data_from(&own),
             false => self.rdma_read(last, from(last), into, call)?,
         }
         let operand = self.scratch(0, datatype, count)?;

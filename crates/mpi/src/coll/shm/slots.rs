@@ -301,13 +301,13 @@ mod tests {
             for (member, number) in all() {
                 assert_eq!(slots.has_published(member, number), len > 0);
                 slots
-                    .publish(member, number, &Buffer::own(&bytes(member, number)).expect("memory"))
+                    .publish(member, number, &Buffer::from_bytes(&bytes(member, number)).expect("memory"))
                     .expect("room");
                 slots.mark_passed(member, 40 + member as u64, Some(Class(60 + member as i32)));
                 slots.mark_reduced(member, 50 + member as u64);
             }
             for (member, number) in all() {
-                let into = Buffer::own(&vec![0; len]).expect("memory");
+                let into = Buffer::from_bytes(&vec![0; len]).expect("memory");
                 assert!(slots.has_published(member, number) && !slots.has_published(member, number + SLOTS));
                 assert_eq!(slots.published(member, number), Ok(Published::Bcopy(len)));
                 slots.read((member, number), (0, len), &into).expect("shown");
@@ -334,7 +334,7 @@ mod tests {
                 assert!(slots.has_published(1, number) && !slots.has_published(0, number));
                 assert_eq!((slots.published(1, number), published.len()), (Ok(published), len));
             }
-            slots.publish(1, number + SLOTS, &Buffer::own(&[7; 40]).expect("memory")).expect("room");
+            slots.publish(1, number + SLOTS, &Buffer::from_bytes(&[7; 40]).expect("memory")).expect("room");
             assert_eq!(slots.published(1, number + SLOTS), Ok(Published::Bcopy(40)));
         }
     }

@@ -63,7 +63,7 @@ impl ShmColl {
         match published {
             Published::Bcopy(_) => self.slots().read_bytes((member, self.number), into),
             Published::Zcopy { at, .. } => {
-                let copy = Buffer::own(into)?;
+                let copy = Buffer::from_bytes(into)?;
                 self.rdma_read(member, at, &copy, call)?;
                 copy.load(into);
                 Ok(())
@@ -73,8 +73,8 @@ impl ShmColl {
 
     /// Registers a buffer until the operation ends, or a contiguous copy if it is scattered. Returns its remote address.
     pub(super) fn register_zcopy(&mut self, buffer: &Buffer) -> Result<RemoteAddr> {
-        let data = if buffer.is_scattered() { buffer.copied()? } else { buffer.clone() };
-        let (Some((address, len)), Some(other)) = (data.one_piece(), self.others().next()) else {
+        let data = if buffer.is_noncontiguous() { buffer.copied()? } else { buffer.clone() };
+        let (Some((address, len)), Some(other)) = (data.contiguous_range(), self.others().next()) else {
             return Ok(RemoteAddr::default());
         };
         let process = self.processes[other];
@@ -123,8 +123,8 @@ impl ShmColl {
         match published {
             _ if into.len() == 0 => Ok(()),
             Published::Zcopy { .. } if member == self.me => {
-                let own = self.zcopy_data.iter().map(|(data, _)| data.clone().window(from, into.len()));
-                own.for_each(|own| into.copy_of(&own));
+                let own = self.zcopy_data.iter().map(|(data, _)| data.clone().packed_range(from, into.len()));
+                own.for_each(|own| into.copy_data_from(&own));
                 Ok(())
             }
             Published::Bcopy(len) => self.slots().read((member, self.number), (from as usize, len), into),
@@ -136,7 +136,7 @@ impl ShmColl {
     pub(super) fn copy_own(&self, given: &Buffer, (from, all): (u64, u64), into: &Buffer) -> Result<()> {
         check_len("this rank", given.len(), all)?;
         if into.len() > 0 {
-            into.copy_of(&given.clone().window(from, into.len()));
+            into.copy_data_from(&given.clone().packed_range(from, into.len()));
         }
         Ok(())
     }
@@ -170,7 +170,8 @@ impl ShmColl {
     ) -> Result<()> {
         let Published::Zcopy { at, len, .. } = self.wait_published(member, call)? else { return Ok(()) };
         check_len(format_args!("rank {member}"), len, given.len())?;
-        let rest = self.zcopy_data.last().map_or(given, |(data, _)| data).clone().window(from, len - from);
+        let rest =
+            self.zcopy_data.last().map_or(given, |(data, _)| data).clone().packed_range(from, len - from);
         let (process, ranges) = (self.processes[member], [(at.offset(from), rest.len())]);
         let started =
             self.core.with(|engine| engine.rdma_transfer(process, &ranges, &rest, SendOp::Write))?;

@@ -22,8 +22,8 @@ impl Engine {
         buffer: &Buffer,
     ) -> Result<Started> {
         self.host.charge_step(Step::Request, 1);
-        let bytes = buffer.piece().unwrap_or(Piece::nothing());
-        let (address, len) = bytes.place();
+        let bytes = buffer.piece().unwrap_or(Piece::empty());
+        let (address, len) = bytes.addr_len();
         let registration = self.transport.reach(to, address as usize, len as usize, false)?;
         let whole = registration.sge(address, len as u32);
         let state = OpState::Send {
@@ -54,7 +54,7 @@ impl Engine {
         let (mut message, mut left) = (first, bytes);
         while left.len() > 0 {
             let [bytes, others] = left.split(fragment);
-            let (addr, len) = bytes.place();
+            let (addr, len) = bytes.addr_len();
             let from = Sge { addr, length: len as u32, ..whole };
             let payload = Payload::Zcopy { bytes, from, key: key.filter(|_| others.len() == 0) };
             self.transport.send(to, message, payload, None)?;

@@ -47,7 +47,7 @@ impl Engine {
 
     /// Returns the address of a buffer's bytes as one piece: in the program's memory, or in a staging copy.
     fn contiguous_data(&self, buffer: &Buffer, copy: Option<Vec<u8>>) -> Result<(usize, Option<Buf>)> {
-        if let (Some((addr, _)), None) = (buffer.one_piece(), &copy) {
+        if let (Some((addr, _)), None) = (buffer.contiguous_range(), &copy) {
             return Ok((addr, None));
         }
         let staging = Buf::alloc(buffer.len() as usize)?;
@@ -96,7 +96,7 @@ impl Engine {
         rts: RtsInfo,
     ) -> Result<()> {
         let (from, wanted) = (envelope.source, rts.at.length.min(receive.buffer.len()));
-        let (addr, staging) = match receive.buffer.one_piece() {
+        let (addr, staging) = match receive.buffer.contiguous_range() {
             Some((addr, _)) => (addr as u64, None),
             None if wanted == 0 => (0, None),
             None => {

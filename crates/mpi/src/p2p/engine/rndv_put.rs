@@ -20,8 +20,8 @@ impl Engine {
     /// Sends an RTS for contiguous data of the program, followed by the first fragment, so that data are in flight while the two
     /// processes agree on the rest: a read by the receiver would take one more message.
     pub(super) fn send_rndv_put(&mut self, to: u32, match_key: MatchKey, buffer: &Buffer) -> Result<Started> {
-        let whole = buffer.piece().unwrap_or(Piece::nothing());
-        let (addr, len) = whole.place();
+        let whole = buffer.piece().unwrap_or(Piece::empty());
+        let (addr, len) = whole.addr_len();
         self.host.charge_step(Step::Request, 1);
         let registration =
             self.transport.register_in(to, (addr as usize, len as usize), buffer.memory(), false)?;
@@ -84,7 +84,7 @@ impl Engine {
             return;
         };
         let LongSend { writing: Some(writing), registration, .. } = &mut **sending else { return };
-        let (from, len) = writing.rest.place();
+        let (from, len) = writing.rest.addr_len();
         if *known != to || writing.in_flight > 0 || at.length == 0 || at.length > len {
             return;
         }

@@ -72,7 +72,7 @@ impl Engine {
             return;
         };
         let staged = sending.staging.as_ref().map(Buf::addr);
-        let local = staged.or_else(|| sending.buffer.one_piece().map(|(addr, _)| addr as u64));
+        let local = staged.or_else(|| sending.buffer.contiguous_range().map(|(addr, _)| addr as u64));
         let Some(local) = local.filter(|_| *known == to && at.length <= sending.buffer.len()) else { return };
         if sending.sender_copy.is_some() {
             // A receiver invites only once; this message is ignored.
