@@ -12,7 +12,7 @@ use crate::memory::Buffer;
 use crate::p2p::engine::Mode;
 use crate::p2p::matching::MatchCriteria;
 use crate::p2p::operation::{Receive, SourceRanks};
-use crate::p2p::wire::{Exposed, MatchKey, Message};
+use crate::p2p::wire::{MatchKey, Message, RemoteMemory};
 use crate::peers::connection::Payload;
 use crate::peers::nic::Port;
 use crate::process::{Config, Process};
@@ -147,13 +147,16 @@ fn send_waits_for_its_own_pieces() {
     let (invited, _registration) = both[1].core().with(|engine| {
         let registration = engine.transport.reach(0, addr, LEN, false).expect("reached");
         let remote = registration.remote(addr as u64);
-        let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: LEN as u64 };
+        let at = RemoteMemory { addr: remote.addr, rkey: remote.rkey, length: LEN as u64 };
         let shares = [5, 6].map(|key| {
             engine.transport.await_share(0, SlotKey::from_number(key), LEN as u64);
             (key, engine.transport.next_share(0).expect("a word").1)
         });
         let id = sending.number();
-        (shares.map(|(key, s)| Message::ShmCts { id, key, at, place: s.place, turn: s.turn }), registration)
+        (
+            shares.map(|(key, s)| Message::ShmCts { id, key, at, word: s.word, sequence: s.sequence }),
+            registration,
+        )
     });
     let done = Message::Fin { id: sending.number(), ok: true };
     send_messages(&both[1], &invited);
@@ -188,7 +191,7 @@ fn false_fragments_and_cts_are_ignored() {
     };
     let got = Buffer::from_bytes(&[0; 8]).expect("memory");
     let receiving = begin_receive(&both[0], &got);
-    let at = Exposed { addr: 0, rkey: 0, length: 8 };
+    let at = RemoteMemory { addr: 0, rkey: 0, length: 8 };
     send_messages(&both[1], &[Message::Rts { match_key: LABEL, id: 9, at, frag_bytes: 8, put: false }]);
     say_with(Message::Frag { id: 9 }, &[1; 16]);
     say_with(Message::Frag { id: 10 }, &[1; 8]);
@@ -206,13 +209,13 @@ fn false_fragments_and_cts_are_ignored() {
     };
     let sending = both[0].core().with(started);
     let id = sending.number();
-    let long = Exposed { addr: 0, rkey: 5, length: LEN as u64 };
+    let long = RemoteMemory { addr: 0, rkey: 5, length: LEN as u64 };
     send_messages(
         &both[1],
         &[
             Message::Cts { id, at: long, place: 0 },
-            Message::Cts { id: id + 1, at: Exposed { length: 1, ..long }, place: 0 },
-            Message::Cts { id, at: Exposed { length: 0, ..long }, place: 0 },
+            Message::Cts { id: id + 1, at: RemoteMemory { length: 1, ..long }, place: 0 },
+            Message::Cts { id, at: RemoteMemory { length: 0, ..long }, place: 0 },
         ],
     );
     heard("wrong places");

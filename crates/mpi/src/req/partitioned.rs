@@ -107,7 +107,7 @@ impl ReceiveProgress {
 
 /// The parts of a persistent request.
 #[derive(Clone, Debug)]
-pub(crate) enum Parts {
+pub(crate) enum PartitionedRequest {
     /// To or from `MPI_PROC_NULL`: always complete.
     Null,
     /// Parts of a send.

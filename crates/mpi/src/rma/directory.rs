@@ -26,11 +26,11 @@ const REGION: usize = 16 + 8 * PORTS_MAX;
 /// The attached regions.
 #[derive(Default)]
 pub(super) struct AttachedRegions {
-    pub(super) regions: Vec<Region>,
+    pub(super) regions: Vec<AttachedRegion>,
 }
 
 /// Attached memory, with a key for each port.
-pub(super) struct Region {
+pub(super) struct AttachedRegion {
     pub(super) address: usize,
     pub(super) size: u64,
     pub(super) keys: Vec<Mr>,

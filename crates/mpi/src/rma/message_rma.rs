@@ -25,7 +25,7 @@ use crate::p2p::operation::{Receive, SourceRanks};
 use crate::p2p::wire::MatchKey;
 use crate::rma::control_messages::StopOnDrop;
 use crate::rma::one_sided::OneSided;
-use crate::rma::target::{Elements, Target, TargetRange};
+use crate::rma::target::{ElementLocation, Target, TargetRange};
 use crate::status::Status;
 
 /// The tag of operations, and the first tag of separate data messages.
@@ -277,7 +277,7 @@ fn whole_part(comm: &Comm, own: &Target) -> Result<Buffer> {
     let (rank, count) = (own.rank(), own.desc.size as i64);
     let at = TargetRange { rank, displacement: 0, count, datatype: Datatype::from(Basic::Byte) };
     match own.elements(comm, &at, 0)? {
-        Elements::Mapped(all) if count > 0 => Ok(all),
+        ElementLocation::Mapped(all) if count > 0 => Ok(all),
         _ => Ok(Buffer::empty()),
     }
 }

@@ -11,7 +11,7 @@ use crate::p2p::engine::{Engine, Mode, Started};
 use crate::req::request::Request;
 use crate::rma::epoch::{Assert, Epochs, LockKind};
 use crate::rma::message_rma::{MessageRma, SyncOverhead};
-use crate::rma::object::{Pending, Window};
+use crate::rma::object::{PendingOp, Window};
 use crate::rma::transfer::CompleteBy;
 use crate::status::{PROC_NULL, Status};
 
@@ -19,7 +19,7 @@ use crate::status::{PROC_NULL, Status};
 const POSTED: i32 = 0;
 const COMPLETED: i32 = 1;
 
-impl Pending {
+impl PendingOp {
     /// Forgets the operation if it has completed, unless a flush must report its error. Returns whether it did.
     pub(super) fn try_forget(&self, engine: &mut Engine) -> bool {
         if self.is_requested {
@@ -58,7 +58,7 @@ impl Window {
                         None => true,
                     }
                 });
-                let is_left = |pending: &Pending| rank.is_none_or(|rank| rank == pending.rank);
+                let is_left = |pending: &PendingOp| rank.is_none_or(|rank| rank == pending.rank);
                 (!state.pending.iter().any(is_left)).then_some(())
             })
         });

@@ -14,7 +14,7 @@ const PROGRESS_EVERY: u64 = 64;
 
 /// Parameters of a reduction that all members share: the operator, the call's name, and whether all get the result.
 #[derive(Clone, Copy)]
-pub(super) struct Reduction<'a> {
+pub(super) struct ShmReduction<'a> {
     pub(super) op: &'a Op,
     pub(super) call: &'static str,
     pub(super) to_all: bool,
@@ -39,10 +39,10 @@ impl ShmColl {
             Collective::Alltoall { input, output } => self.alltoall(input.as_ref(), output),
             Collective::Reduce { input, output, op, root } => {
                 let gets = *root as usize == self.me;
-                self.reduce((input.as_ref(), output), gets, Reduction { op, call: name, to_all: false })
+                self.reduce((input.as_ref(), output), gets, ShmReduction { op, call: name, to_all: false })
             }
             Collective::Allreduce { input, output, op } => {
-                self.reduce((input.as_ref(), output), true, Reduction { op, call: name, to_all: true })
+                self.reduce((input.as_ref(), output), true, ShmReduction { op, call: name, to_all: true })
             }
             _ => self.barrier(name),
         };
@@ -128,7 +128,7 @@ impl ShmColl {
         &mut self,
         (input, output): (Option<&Buffer>, &Buffer),
         gets: bool,
-        reduction: Reduction<'_>,
+        reduction: ShmReduction<'_>,
     ) -> Result<()> {
         let (given, call) = (input.unwrap_or(output), reduction.call);
         let (count, datatype) = (output.count(), output.datatype());

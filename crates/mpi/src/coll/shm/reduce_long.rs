@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use verbs::RemoteAddr;
 
-use crate::coll::shm::operations::Reduction;
-use crate::coll::shm::slots::Published;
+use crate::coll::shm::operations::ShmReduction;
+use crate::coll::shm::slots::PublishedData;
 use crate::coll::shm::state::ShmColl;
 use crate::coll::shm::transfer::check_len;
 use crate::error::{Class, Error, Result};
@@ -26,7 +26,7 @@ impl ShmColl {
         &mut self,
         given: &Buffer,
         result: Option<&Buffer>,
-        reduction: Reduction<'_>,
+        reduction: ShmReduction<'_>,
         in_parts: bool,
     ) -> Result<()> {
         let call = reduction.call;
@@ -84,7 +84,7 @@ impl ShmColl {
             let published = self.wait_published(member, call)?;
             check_len(format_args!("rank {member}"), published.len(), len)?;
             operands[member] = match published {
-                Published::Zcopy { at, part, .. } if part.is_some() == in_parts => {
+                PublishedData::Zcopy { at, part, .. } if part.is_some() == in_parts => {
                     (at, part.unwrap_or_default())
                 }
                 _ => {
@@ -109,7 +109,7 @@ impl ShmColl {
         piece: Range<i64>,
         (given, operands): (&Buffer, &[OperandAddrs]),
         into: &Buffer,
-        Reduction { op, call, .. }: Reduction<'_>,
+        ShmReduction { op, call, .. }: ShmReduction<'_>,
     ) -> Result<()> {
         let (count, datatype, last) = (piece.end - piece.start, given.datatype(), self.processes.len() - 1);
         let mut own = given.elements(piece.start, count)?;

@@ -7,7 +7,7 @@ use super::{Engine, Started};
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
 use crate::p2p::operation::{ArrivedData, LongSend, OpState, Operation};
-use crate::p2p::wire::{Exposed, MatchKey, Message};
+use crate::p2p::wire::{MatchKey, Message, RemoteMemory};
 use crate::peers::connection::{Payload, Received};
 use crate::peers::transport::MessagePlace;
 use crate::status::Status;
@@ -32,7 +32,7 @@ impl Engine {
             long_send: Some(Box::new(LongSend::new(registration, buffer.clone(), None))),
         };
         let key = self.operations.insert(Operation::new(state));
-        let at = Exposed { addr: 0, rkey: 0, length: len };
+        let at = RemoteMemory { addr: 0, rkey: 0, length: len };
         let message = Message::Rts { match_key, id: key.number(), at, frag_bytes: len as u32, put: false };
         let started = self
             .start_or_remove(key, |engine| engine.post_fragments(to, message, (bytes, whole), Some(key)))?;

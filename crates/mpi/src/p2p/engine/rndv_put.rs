@@ -9,7 +9,7 @@ use crate::memory::{Buffer, Piece};
 use crate::p2p::matching::Envelope;
 use crate::p2p::operation::{LongReceive, LongSend, OpState, Operation, PutSend, Receive, RtsInfo};
 use crate::p2p::proto::Proto;
-use crate::p2p::wire::{Exposed, MatchKey, Message};
+use crate::p2p::wire::{MatchKey, Message, RemoteMemory};
 use crate::peers::connection::Payload;
 use host::SlotKey;
 
@@ -37,7 +37,7 @@ impl Engine {
             long_send: Some(Box::new(long_send)),
         }));
         let id = key.number();
-        let at = Exposed { addr: 0, rkey: 0, length: len };
+        let at = RemoteMemory { addr: 0, rkey: 0, length: len };
         let message = Message::Rts { match_key, id, at, frag_bytes: first.len() as u32, put: true };
         let started = self.start_or_remove(key, |engine| {
             engine.transport.send(to, message, Payload::None, None)?;
@@ -72,12 +72,12 @@ impl Engine {
             return Ok(());
         }
         let (id, place) = (rts.id, key.slot());
-        let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: rest };
+        let at = RemoteMemory { addr: remote.addr, rkey: remote.rkey, length: rest };
         self.transport.send(from, Message::Cts { id, at, place }, Payload::None, None)
     }
 
     /// A CTS has arrived: writes the rest of this process's message.
-    pub(super) fn handle_cts(&mut self, to: u32, id: SlotKey, at: Exposed, place: u32) {
+    pub(super) fn handle_cts(&mut self, to: u32, id: SlotKey, at: RemoteMemory, place: u32) {
         let Some(Operation { state: OpState::Send { to: known, long_send: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
         else {
