@@ -42,7 +42,7 @@ pub(crate) fn host() -> &'static Host {
     HOST.get_or_init(host::real::host)
 }
 
-fn change<T>(act: impl FnOnce(&mut Library) -> Answer<T>) -> Answer<T> {
+fn with_library<T>(act: impl FnOnce(&mut Library) -> Answer<T>) -> Answer<T> {
     let mut state = STATE.write().unwrap_or_else(PoisonError::into_inner);
     match state.as_mut().filter(|state| state.inits > 0) {
         Some(state) => act(state),
@@ -72,7 +72,7 @@ pub(crate) fn fini() {
 
 /// Opens the interface of a kind, or adds a user to it; returns its limits.
 pub(crate) fn open(kind: NiKind, pid: Option<u32>, desired: Option<Limits>) -> Answer<Limits> {
-    change(|state| {
+    with_library(|state| {
         if pid.is_some_and(|pid| state.node.as_ref().is_some_and(|node| node.me().pid != pid)) {
             return Err(Code::PidInUse);
         }
@@ -84,13 +84,13 @@ pub(crate) fn open(kind: NiKind, pid: Option<u32>, desired: Option<Limits>) -> A
             Some(node) => node.clone(),
             None => state.node.insert(self::node(pid)?).clone(),
         };
-        let granted = Limits::grant(desired.as_ref(), &limits::of_environment());
+        let granted = Limits::grant(desired.as_ref(), &limits::from_environment());
         // As many as handles can name, less the freed slots that are not reused yet.
         let most = SLOTS - 64;
         let limits = Limits { max_entries: granted.max_entries.min(most), ..granted };
-        let is_patient = is_patient()?;
+        let is_replay = is_replay()?;
         let ni = node.interface(kind, limits);
-        if is_patient {
+        if is_replay {
             ni.with_engine(Engine::set_patient);
         }
         state.interfaces[usize::from(kind.number())] = Some(OpenInterface { ni, users: 1, limits });
@@ -99,7 +99,7 @@ pub(crate) fn open(kind: NiKind, pid: Option<u32>, desired: Option<Limits>) -> A
 }
 
 /// Whether messages wait for room.
-fn is_patient() -> Answer<bool> {
+fn is_replay() -> Answer<bool> {
     match std::env::var(FLOW).unwrap_or_default().as_str() {
         "" | "drop" => Ok(false),
         "replay" => Ok(true),
@@ -153,7 +153,7 @@ fn key(maps_peers: bool) -> Result<Key, KeyError> {
 
 /// Closes an interface for one of its users.
 pub(crate) fn close(number: u8) -> Answer<()> {
-    let last = change(|state| {
+    let last = with_library(|state| {
         let place = &mut state.interfaces[usize::from(number)];
         let open = place.as_mut().ok_or(Code::ArgInvalid)?;
         open.users -= 1;
@@ -174,5 +174,5 @@ pub(crate) fn interface(number: u8) -> Answer<Ni> {
 
 /// Fails unless `PtlInit` was called.
 pub(crate) fn check_init() -> Answer<()> {
-    change(|_| Ok(()))
+    with_library(|_| Ok(()))
 }

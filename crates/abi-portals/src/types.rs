@@ -30,7 +30,7 @@ pub(crate) struct PtlProcess {
 }
 
 impl PtlProcess {
-    pub(crate) fn of(process: Process) -> Self {
+    pub(crate) fn new(process: Process) -> Self {
         Self { nid: process.nid, pid: process.pid }
     }
 
@@ -101,7 +101,7 @@ pub(crate) struct PtlCtEvent {
 }
 
 impl PtlCtEvent {
-    pub(crate) fn of(count: CtEvent) -> Self {
+    pub(crate) fn new(count: CtEvent) -> Self {
         Self { success: count.success, failure: count.failure }
     }
 
@@ -132,7 +132,7 @@ pub(crate) struct PtlEvent {
 }
 
 impl PtlEvent {
-    pub(crate) fn of(event: &Event) -> Self {
+    pub(crate) fn new(event: &Event) -> Self {
         let (operation, datatype) = event.atomic.map_or((0, 0), |(op, datatype)| (op as u8, datatype as u8));
         Self {
             start: event.start,
@@ -142,7 +142,7 @@ impl PtlEvent {
             rlength: event.rlength,
             mlength: event.mlength,
             remote_offset: event.remote_offset,
-            initiator: PtlProcess::of(event.initiator),
+            initiator: PtlProcess::new(event.initiator),
             uid: event.uid,
             pt_index: event.pt_index,
             kind: event.kind as u8,
@@ -164,7 +164,7 @@ pub(crate) struct PtlLimits {
 }
 
 impl PtlLimits {
-    pub(crate) fn of(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &Limits) -> Self {
         let count = |count: u32| c_int::try_from(count).unwrap_or(c_int::MAX);
         Self {
             counts: [
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn limits_roundtrip_keeps_values() {
         for limits in [Limits::default(), Limits::MOST] {
-            assert_eq!(PtlLimits::of(&limits).limits(), limits);
+            assert_eq!(PtlLimits::new(&limits).limits(), limits);
         }
         let negative = PtlLimits { counts: [-1; 9], sizes: [0; 6], features: 0 };
         assert_eq!(negative.limits().max_entries, 0);

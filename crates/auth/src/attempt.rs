@@ -2,7 +2,7 @@
 
 use crate::key::{KEY, Key};
 use crate::message::{
-    Challenge, Identity, Nonce, OFFER, Protocol, REQUEST, Refusal, Reply, Request, Subject,
+    Challenge, Identity, Nonce, OFFER, ProofContext, Protocol, REQUEST, Refusal, Reply, Request,
 };
 
 /// The nonces of a process, one for each request.
@@ -40,7 +40,7 @@ pub enum Rejected {
 /// A connect request under way.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    subject: Subject,
+    context: ProofContext,
     key: Key,
     offer: [u8; OFFER],
     proof: [u8; KEY],
@@ -55,28 +55,28 @@ impl Attempt {
         (challenge, nonce): (Challenge, Nonce),
         offer: [u8; OFFER],
     ) -> Self {
-        let subject = Subject { protocol, from, to, challenge, nonce };
-        let proof = subject.of_initiator(&key, &offer).finish();
-        Self { subject, key, offer, proof }
+        let context = ProofContext { protocol, from, to, challenge, nonce };
+        let proof = context.initiator_proof(&key, &offer).finish();
+        Self { context, key, offer, proof }
     }
 
     /// The private data of the request.
     pub fn request(&self) -> [u8; REQUEST] {
-        let Subject { protocol, from, nonce, .. } = self.subject;
+        let ProofContext { protocol, from, nonce, .. } = self.context;
         Request { from, nonce, proof: self.proof, offer: self.offer }.bytes(protocol)
     }
 
     /// The offer in the responder's reply; `None` if the proof in the reply is wrong.
-    pub fn check_reply(&self, said: &[u8]) -> Option<[u8; OFFER]> {
-        let reply = Reply::parse(said, self.subject.protocol)?;
-        let code = self.subject.of_responder(&self.key, &self.proof, &reply.offer);
-        code.verifies(&reply.proof).then_some(reply.offer)
+    pub fn check_reply(&self, received: &[u8]) -> Option<[u8; OFFER]> {
+        let reply = Reply::parse(received, self.context.protocol)?;
+        let mac = self.context.responder_proof(&self.key, &self.proof, &reply.offer);
+        mac.verifies(&reply.proof).then_some(reply.offer)
     }
 
     /// Interprets the private data of a rejection.
-    pub fn rejected(&self, said: &[u8]) -> Rejected {
-        match Refusal::parse(said, self.subject.protocol) {
-            Some(Refusal(challenge)) if challenge == self.subject.challenge => Rejected::OtherKey,
+    pub fn rejected(&self, received: &[u8]) -> Rejected {
+        match Refusal::parse(received, self.context.protocol) {
+            Some(Refusal(challenge)) if challenge == self.context.challenge => Rejected::OtherKey,
             Some(Refusal(challenge)) => Rejected::Again(challenge),
             None => Rejected::Other,
         }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_has_the_challenge_that_is_accepted_next() {
+    fn a_refusal_contains_the_next_valid_challenge() {
         let gate = gate();
         let new = |challenge| Attempt::new(MPI, key(1), (ALICE, BOB), (challenge, nonce(1)), NOTHING);
         let blind = new(Challenge::UNKNOWN);
@@ -151,7 +151,7 @@ mod tests {
     fn a_request_is_accepted_once_and_the_next_one_has_another_challenge() {
         let gate = gate();
         let (first, replayed) = (attempt(0).request(), attempt(0).request());
-        let both = [first, replayed].map(|said| gate.check(&said, only_alice).expect("proved"));
+        let both = [first, replayed].map(|received| gate.check(&received, only_alice).expect("proved"));
         assert!(gate.accept(&both[0], NOTHING).is_some());
         assert!(gate.accept(&both[1], NOTHING).is_none(), "checked before the first was accepted");
         assert!(gate.check(&first, only_alice).is_err(), "replayed behind it");
@@ -161,7 +161,7 @@ mod tests {
 
     /// Goal: a proof is valid for one protocol, one pair of ends in their roles, one key and one challenge.
     #[test]
-    fn a_proof_of_something_else_is_refused() {
+    fn a_proof_for_another_purpose_is_refused() {
         let other = Protocol { name: "two", ..MPI };
         let proofs = (seed().challenge(MPI, ALICE, 0), nonce(1));
         let new = |protocol, byte, ends, proofs| Attempt::new(protocol, key(byte), ends, proofs, NOTHING);

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::key::Key;
-use crate::message::{Challenge, Identity, OFFER, Protocol, REPLY, Refusal, Reply, Request, Seed, Subject};
+use crate::message::{
+    Challenge, Identity, OFFER, ProofContext, Protocol, REPLY, Refusal, Reply, Request, Seed,
+};
 
 /// A responder. A NIC's thread may check requests while the program accepts others.
 #[derive(Debug)]
@@ -57,15 +59,15 @@ impl Gate {
     /// all.
     pub fn check(
         &self,
-        said: &[u8],
+        received: &[u8],
         key: impl FnOnce(Identity) -> Option<Key>,
     ) -> Result<Proved, Option<Refusal>> {
-        let checked = Request::parse(said, self.protocol).ok_or(None).and_then(|request| {
+        let checked = Request::parse(received, self.protocol).ok_or(None).and_then(|request| {
             let accepted = self.accepted().get(&request.from).copied().unwrap_or(0);
             let challenge = self.seed.challenge(self.protocol, request.from, accepted);
             let (protocol, from, to, nonce) = (self.protocol, request.from, self.me, request.nonce);
-            let subject = Subject { protocol, from, to, challenge, nonce };
-            let is_proved = |key: &Key| subject.of_initiator(key, &request.offer).verifies(&request.proof);
+            let context = ProofContext { protocol, from, to, challenge, nonce };
+            let is_proved = |key: &Key| context.initiator_proof(key, &request.offer).verifies(&request.proof);
             let key = key(request.from).filter(is_proved).ok_or(Some(Refusal(challenge)))?;
             Ok(Proved { request, key, challenge, accepted })
         });
@@ -86,8 +88,8 @@ impl Gate {
         *accepted += 1;
         drop(all);
         let (protocol, from, to, nonce) = (self.protocol, request.from, self.me, request.nonce);
-        let subject = Subject { protocol, from, to, challenge: *challenge, nonce };
-        let proof = subject.of_responder(key, &request.proof, &offer).finish();
+        let context = ProofContext { protocol, from, to, challenge: *challenge, nonce };
+        let proof = context.responder_proof(key, &request.proof, &offer).finish();
         Some(Reply { proof, offer }.bytes(protocol))
     }
 

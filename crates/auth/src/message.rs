@@ -93,11 +93,11 @@ impl Seed {
 
     /// The challenge for an initiator of which this responder has accepted `accepted` connections.
     pub fn challenge(&self, protocol: Protocol, initiator: Identity, accepted: u32) -> Challenge {
-        let mut code = self.0.mac("challenge");
-        add_name(&mut code, protocol);
-        code.add(&initiator.0);
-        code.add(&accepted.to_le_bytes());
-        Challenge(code.finish())
+        let mut mac = self.0.mac("challenge");
+        add_protocol(&mut mac, protocol);
+        mac.add(&initiator.0);
+        mac.add(&accepted.to_le_bytes());
+        Challenge(mac.finish())
     }
 }
 
@@ -110,15 +110,15 @@ pub(crate) enum Role {
     Responder,
 }
 
-fn add_name(code: &mut Mac, protocol: Protocol) {
-    code.add(&[protocol.name.len() as u8]);
-    code.add(protocol.name.as_bytes());
-    code.add(&protocol.magic);
+fn add_protocol(mac: &mut Mac, protocol: Protocol) {
+    mac.add(&[protocol.name.len() as u8]);
+    mac.add(protocol.name.as_bytes());
+    mac.add(&protocol.magic);
 }
 
 /// Values that both proofs of a connection cover in addition to the fields of their messages.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Subject {
+pub(crate) struct ProofContext {
     pub(crate) protocol: Protocol,
     pub(crate) from: Identity,
     pub(crate) to: Identity,
@@ -126,34 +126,34 @@ pub(crate) struct Subject {
     pub(crate) nonce: Nonce,
 }
 
-impl Subject {
-    fn code(&self, key: &Key, role: Role) -> Mac {
-        let mut code = key.mac("proof");
-        add_name(&mut code, self.protocol);
-        code.add(&[match role {
+impl ProofContext {
+    fn mac(&self, key: &Key, role: Role) -> Mac {
+        let mut mac = key.mac("proof");
+        add_protocol(&mut mac, self.protocol);
+        mac.add(&[match role {
             Role::Initiator => 1,
             Role::Responder => 2,
         }]);
-        code.add(&self.from.0);
-        code.add(&self.to.0);
-        code.add(&self.challenge.0);
-        code.add(&self.nonce.0);
-        code
+        mac.add(&self.from.0);
+        mac.add(&self.to.0);
+        mac.add(&self.challenge.0);
+        mac.add(&self.nonce.0);
+        mac
     }
 
     /// The proof of an initiator that sends this offer.
-    pub(crate) fn of_initiator(&self, key: &Key, offer: &[u8; OFFER]) -> Mac {
-        let mut code = self.code(key, Role::Initiator);
-        code.add(offer);
-        code
+    pub(crate) fn initiator_proof(&self, key: &Key, offer: &[u8; OFFER]) -> Mac {
+        let mut mac = self.mac(key, Role::Initiator);
+        mac.add(offer);
+        mac
     }
 
     /// The proof of a responder that sends this offer in reply to a request with `proof`.
-    pub(crate) fn of_responder(&self, key: &Key, proof: &[u8; KEY], offer: &[u8; OFFER]) -> Mac {
-        let mut code = self.code(key, Role::Responder);
-        code.add(proof);
-        code.add(offer);
-        code
+    pub(crate) fn responder_proof(&self, key: &Key, proof: &[u8; KEY], offer: &[u8; OFFER]) -> Mac {
+        let mut mac = self.mac(key, Role::Responder);
+        mac.add(proof);
+        mac.add(offer);
+        mac
     }
 }
 
@@ -171,9 +171,9 @@ pub struct Request {
 }
 
 /// Cuts bytes into pieces.
-struct Pieces<'a>(&'a [u8]);
+struct FieldReader<'a>(&'a [u8]);
 
-impl Pieces<'_> {
+impl FieldReader<'_> {
     fn next<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (piece, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -181,8 +181,8 @@ impl Pieces<'_> {
     }
 
     /// The pieces behind a protocol's magic.
-    fn behind(bytes: &[u8], magic: [u8; MAGIC]) -> Option<Pieces<'_>> {
-        bytes.strip_prefix(&magic).map(Pieces)
+    fn after_magic(bytes: &[u8], magic: [u8; MAGIC]) -> Option<FieldReader<'_>> {
+        bytes.strip_prefix(&magic).map(FieldReader)
     }
 }
 
@@ -196,12 +196,12 @@ impl Request {
 
     /// Parses a request of this protocol; `None` for other bytes.
     pub fn parse(bytes: &[u8], protocol: Protocol) -> Option<Self> {
-        let mut pieces = Pieces::behind(bytes, protocol.magic)?;
+        let mut fields = FieldReader::after_magic(bytes, protocol.magic)?;
         Some(Self {
-            from: Identity(pieces.next()?),
-            nonce: Nonce(pieces.next()?),
-            proof: pieces.next()?,
-            offer: pieces.next()?,
+            from: Identity(fields.next()?),
+            nonce: Nonce(fields.next()?),
+            proof: fields.next()?,
+            offer: fields.next()?,
         })
     }
 }
@@ -221,7 +221,7 @@ impl Refusal {
 
     /// Parses a refusal of this protocol; `None` for other bytes.
     pub fn parse(bytes: &[u8], protocol: Protocol) -> Option<Self> {
-        Pieces::behind(bytes, protocol.magic)?.next().map(|challenge| Self(Challenge(challenge)))
+        FieldReader::after_magic(bytes, protocol.magic)?.next().map(|challenge| Self(Challenge(challenge)))
     }
 }
 
@@ -242,7 +242,7 @@ impl Reply {
     }
 
     pub(crate) fn parse(bytes: &[u8], protocol: Protocol) -> Option<Self> {
-        let mut pieces = Pieces::behind(bytes, protocol.magic)?;
-        Some(Self { proof: pieces.next()?, offer: pieces.next()? })
+        let mut fields = FieldReader::after_magic(bytes, protocol.magic)?;
+        Some(Self { proof: fields.next()?, offer: fields.next()? })
     }
 }

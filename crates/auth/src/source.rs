@@ -1,4 +1,5 @@
-//! Where a process gets its key from: the launcher of its job, or else a file that only its user can read, which is created on first use.
+//! Where a process gets its key from: the launcher of its job, or else a file that only its user can read, which is created on
+//! first use.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -12,8 +13,8 @@ use rustix::fs::OFlags;
 
 use crate::key::{Key, NoRandom};
 
-/// The variable by which a launcher gives its processes the key of their job, as 32 hexadecimal digits. The environment of a process can be read
-/// by its user only (proc(5), /proc/pid/environ).
+/// The variable by which a launcher gives its processes the key of their job, as 32 hexadecimal digits. The environment of a
+/// process can be read by its user only (proc(5), /proc/pid/environ).
 pub const JOB_KEY: &str = "NICETY_JOB_KEY";
 /// The variable that names another file.
 pub const KEY_FILE: &str = "NICETY_KEY_FILE";
@@ -75,8 +76,8 @@ pub enum KeyError {
     NoRandom(#[from] NoRandom),
 }
 
-/// The key that this process shares with the processes that it connects to: the key of its job, or without a launcher the key of its user.
-/// `variable` reads the environment.
+/// The key that this process shares with the processes that it connects to: the key of its job, or without a launcher the key of
+/// its user. `variable` reads the environment.
 ///
 /// # Errors
 /// As [`user_key_path`] and [`user_key`]; [`KeyError::JobKey`] if the launcher's variable holds no key.
@@ -87,8 +88,8 @@ pub fn shared_key(variable: impl Fn(&str) -> Option<OsString>) -> Result<Key, Ke
     }
 }
 
-/// The path of the user's key: `NICETY_KEY_FILE`, else `nicety/key` in `XDG_CONFIG_HOME`, else `.config/nicety/key` in `HOME`. `variable` reads the
-/// environment.
+/// The path of the user's key: `NICETY_KEY_FILE`, else `nicety/key` in `XDG_CONFIG_HOME`, else `.config/nicety/key` in `HOME`.
+/// `variable` reads the environment.
 ///
 /// # Errors
 /// [`KeyError::NoPlace`].
@@ -99,14 +100,14 @@ pub fn user_key_path(variable: impl Fn(&str) -> Option<OsString>) -> Result<Path
     file.ok_or(KeyError::NoPlace)
 }
 
-/// Reads the key from a file. If the file does not exist, it is created with a new key and mode 0600, and its directory with mode 0700. Processes
-/// that create it at the same time all get the same key.
+/// Reads the key from a file. If the file does not exist, it is created with a new key and mode 0600, and its directory with mode
+/// 0700. Processes that create it at the same time all get the same key.
 ///
 /// # Errors
 /// A file that belongs to another user, that others can read or write, or that holds something else is refused.
 pub fn user_key(path: &Path) -> Result<Key, KeyError> {
     match open(path) {
-        Err(why) if why.kind() == ErrorKind::NotFound => make(path)?,
+        Err(why) if why.kind() == ErrorKind::NotFound => create_key_file(path)?,
         Err(why) => return Err(io_error(path, "read", why)),
         Ok(file) => return read(path, &file),
     }
@@ -147,7 +148,7 @@ fn read(path: &Path, file: &File) -> Result<Key, KeyError> {
 }
 
 /// Creates the file with its content in one step. Another process may create it first.
-fn make(path: &Path) -> Result<(), KeyError> {
+fn create_key_file(path: &Path) -> Result<(), KeyError> {
     let cannot = |why| io_error(path, "made", why);
     let directory = path.parent().unwrap_or_else(|| Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(cannot)?;
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_says_where_the_key_is() {
+    fn the_key_path_follows_the_environment() {
         let with = |set: &[(&str, &str)]| {
             let value =
                 |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_launcher_s_key_goes_before_the_user_s() {
+    fn the_launchers_key_has_precedence_over_the_users() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("key");
         let with = |job: Option<&str>| {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_made_once_for_its_owner_alone() {
+    fn a_key_is_created_once_and_private() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("config/nicety/key");
         let key = user_key(&path).expect("made");
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_make_a_key_at_the_same_time_get_the_same_one() {
+    fn concurrent_creators_get_the_same_key() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("nicety/key");
         let keys: Vec<Key> = std::thread::scope(|scope| {
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_can_use_or_that_is_no_key_is_refused() {
+    fn accessible_or_malformed_key_files_are_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("key");
         user_key(&path).expect("made");

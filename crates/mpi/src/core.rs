@@ -16,7 +16,7 @@ use crate::p2p::engine::{Engine, Started, Stored};
 use crate::p2p::operation::{Receive, Table};
 use crate::p2p::over_portals::Portals;
 use crate::peers::transport::Transport;
-use crate::req::special::Special;
+use crate::req::special::SpecialRequest;
 use crate::rma::one_sided::OneSided;
 use crate::status::Status;
 
@@ -35,7 +35,7 @@ struct Inner {
     /// Waiting threads share cores.
     oversubscribed: AtomicBool,
     /// Never locked while the engine's lock is held.
-    specials: Lock<Table<Special>>,
+    specials: Lock<Table<SpecialRequest>>,
     bootstrap: BootstrapHandle,
     tuning: Tuning,
     one_sided: OneSided,
@@ -168,7 +168,7 @@ impl Core {
     }
 
     /// The table of requests that are more than an operation.
-    pub(crate) fn specials(&self) -> LockGuard<'_, Table<Special>> {
+    pub(crate) fn specials(&self) -> LockGuard<'_, Table<SpecialRequest>> {
         self.hold(&self.0.specials)
     }
 
@@ -369,14 +369,14 @@ impl Core {
         deadline: Option<Time>,
         mut step: impl FnMut(&mut Engine, bool) -> Option<T>,
     ) -> Option<T> {
-        let sources = Sources { all: &self.0.sources, armed: Cell::new(false) };
+        let sources = WaitSources { all: &self.0.sources, armed: Cell::new(false) };
         // In virtual time no thread sleeps, but a paused one polls again when the event count is notified.
-        let mut waits = self.0.host.node().map(|_| Waits::new(&self.0.waiting));
+        let mut waits = self.0.host.node().map(|_| WaitCount::new(&self.0.waiting));
         self.0.host.wait(call, &sources, deadline, || {
             let is_last = sources.armed.take();
             if is_last {
                 // Counted before the last poll, so that a thread that completes the operation after that poll notifies this one.
-                waits.get_or_insert_with(|| Waits::new(&self.0.waiting));
+                waits.get_or_insert_with(|| WaitCount::new(&self.0.waiting));
             }
             let (found, has_completed) = {
                 let mut engine = self.hold(&self.0.engine);
@@ -396,13 +396,13 @@ const LOCKED_POLLS: u32 = 64;
 const STORED_POLLS: u32 = 32;
 
 /// The event sources of a waiting thread. Its last poll before sleeping makes full progress.
-struct Sources<'a> {
+struct WaitSources<'a> {
     all: &'a WaitSet,
     /// The thread is about to sleep.
     armed: Cell<bool>,
 }
 
-impl Source for Sources<'_> {
+impl Source for WaitSources<'_> {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         self.all.prepare_wait(wakes);
         self.armed.set(true);
@@ -417,16 +417,16 @@ impl Source for Sources<'_> {
 const FIRST_SERIAL: u32 = 2;
 
 /// Counts a thread as waiting.
-struct Waits<'a>(&'a AtomicU32);
+struct WaitCount<'a>(&'a AtomicU32);
 
-impl<'a> Waits<'a> {
+impl<'a> WaitCount<'a> {
     fn new(count: &'a AtomicU32) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaitCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }

@@ -23,25 +23,25 @@ pub struct Buffer {
     /// The offset of the elements from the address, if they are contiguous and in order.
     piece: Option<i64>,
     /// Owns the memory, if it was allocated by this library.
-    own: Option<Arc<Own>>,
+    owner: Option<Arc<BufferOwner>>,
 }
 
 /// The owner of a buffer's memory.
 #[derive(Debug)]
-enum Own {
+enum BufferOwner {
     /// Memory of the device API.
-    Memory(Buf),
+    Device(Buf),
     /// A short allocation of this library.
-    Lines(#[expect(dead_code, reason = "only its address is used")] Vec<Line>),
+    Blocks(#[expect(dead_code, reason = "only its address is used")] Vec<AlignedBlock>),
 }
 
 /// Memory with the alignment of a C allocator.
 #[derive(Debug, Default)]
 #[repr(align(16))]
-struct Line(#[expect(dead_code, reason = "only its address is used")] [AtomicU8; 16]);
+struct AlignedBlock(#[expect(dead_code, reason = "only its address is used")] [AtomicU8; 16]);
 
 /// The bytes of a shorter integer are the low bytes of a word.
-const LITTLE: bool = cfg!(target_endian = "little");
+const LITTLE_ENDIAN: bool = cfg!(target_endian = "little");
 
 /// Contiguous bytes of a program: a [`Buffer`] without a datatype.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,7 @@ impl Piece {
 
     /// Its address and its length.
     #[inline]
-    pub(crate) fn place(self) -> (u64, u64) {
+    pub(crate) fn addr_len(self) -> (u64, u64) {
         (self.address as u64, self.len as u64)
     }
 
@@ -74,7 +74,7 @@ impl Piece {
 
     /// An empty piece, for calls without data.
     #[inline]
-    pub(crate) fn nothing() -> Self {
+    pub(crate) fn empty() -> Self {
         Self { address: 0, len: 0 }
     }
 
@@ -94,7 +94,7 @@ impl Piece {
 
     /// Copies from another piece, as many bytes as fit; the two may overlap.
     #[inline]
-    pub(crate) fn copy_of(self, from: Self) {
+    pub(crate) fn copy_data_from(self, from: Self) {
         // SAFETY: readable and writable, as promised to `Piece::new`; no reference to either is alive. Test:
         // pieces_are_moved_as_buffers.
         unsafe { copy_bytes(from.address, self.address, from.len.min(self.len)) }
@@ -105,10 +105,10 @@ impl Piece {
     pub(crate) fn reduce(self, from: Self, operator: Operator, basic: Basic) {
         let len = self.len.min(from.len);
         if operator == Operator::Replace || len == 0 {
-            return self.copy_of(from);
+            return self.copy_data_from(from);
         }
         // SAFETY: readable and writable, as promised to `Piece::new`, and not overlapping, as promised here; no other reference to
-        // either is alive. Test: reductions_at_once_are_those_of_operators.
+        // either is alive. Test: fast_reductions_match_operators.
         let (left, right) = unsafe {
             let right = std::slice::from_raw_parts_mut(pointer(self.address), len);
             (std::slice::from_raw_parts(pointer(from.address), len), right)
@@ -133,7 +133,7 @@ impl Piece {
     pub(crate) fn buffer(self) -> Buffer {
         let (count, piece) = (self.len as i64, (self.len > 0).then_some(0));
         let datatype = Datatype::from(Basic::Byte);
-        Buffer { address: self.address, count, datatype, skip: 0, len: self.len as u64, piece, own: None }
+        Buffer { address: self.address, count, datatype, skip: 0, len: self.len as u64, piece, owner: None }
     }
 
     /// Its length in bytes.
@@ -151,7 +151,7 @@ impl Piece {
         let short = unsafe {
             match self.len {
                 8 => Some(at.cast::<u64>().read_unaligned()),
-                4 if LITTLE => Some(at.cast::<u32>().read_unaligned().into()),
+                4 if LITTLE_ENDIAN => Some(at.cast::<u32>().read_unaligned().into()),
                 _ => None,
             }
         };
@@ -172,7 +172,7 @@ impl Piece {
         unsafe {
             match len {
                 8 => at.cast::<u64>().write_unaligned(words[0]),
-                4 if LITTLE => at.cast::<u32>().write_unaligned(words[0] as u32),
+                4 if LITTLE_ENDIAN => at.cast::<u32>().write_unaligned(words[0] as u32),
                 _ => copy_to(self.address, &words.map(u64::to_ne_bytes).as_flattened()[..len]),
             }
         }
@@ -247,7 +247,7 @@ impl transport::Payload for Piece {
 pub const ADDRESS_MIN: usize = 1 << 16;
 
 /// From this many bytes on, memory allocated by this library has pages of its own.
-const LONG: usize = 4096;
+const OWN_PAGES_MIN: usize = 4096;
 
 impl Buffer {
     /// A buffer of `count` elements at an address.
@@ -271,26 +271,26 @@ impl Buffer {
             && let Some(len) = each.checked_mul(count)
         {
             let (len, piece) = (len as u64, (len > 0).then_some(0));
-            return Ok(Self { address, count, datatype, skip: 0, len, piece, own: None });
+            return Ok(Self { address, count, datatype, skip: 0, len, piece, owner: None });
         }
-        Self::of_elements(address, count, datatype)
+        Self::new_checked(address, count, datatype)
     }
 
-    fn of_elements(address: usize, count: i64, datatype: Datatype) -> Result<Self> {
+    fn new_checked(address: usize, count: i64, datatype: Datatype) -> Result<Self> {
         if !datatype.is_committed() {
             return Err(Error::new(Class::TYPE, "the datatype is not committed; call MPI_Type_commit first"));
         }
-        let (piece, len, first) = extent_of(&datatype, count)?;
+        let (piece, len, first) = layout_of(&datatype, count)?;
         if len > 0 && address.wrapping_add_signed(first as isize) < ADDRESS_MIN {
-            return Err(no_memory(address, len));
+            return Err(invalid_address(address, len));
         }
-        Ok(Self { address, count, datatype, skip: 0, len, piece, own: None })
+        Ok(Self { address, count, datatype, skip: 0, len, piece, owner: None })
     }
 
     /// An empty buffer.
-    pub fn nothing() -> Self {
+    pub fn empty() -> Self {
         let datatype = Datatype::from(Basic::Byte);
-        Self { address: 0, count: 0, datatype, skip: 0, len: 0, piece: None, own: None }
+        Self { address: 0, count: 0, datatype, skip: 0, len: 0, piece: None, owner: None }
     }
 
     /// A buffer of `count` elements at an offset in memory of the device API, which it keeps as long as it and its clones live. If
@@ -309,48 +309,49 @@ impl Buffer {
         }
         // SAFETY: inside memory that stays mapped as long as the buffer has its handle. Test: memory_of_devices_holds_elements.
         let buffer = unsafe { Self::new(address, count, datatype.clone()) }?;
-        Ok(Self { own: Some(Arc::new(Own::Memory(memory.clone()))), ..buffer })
+        Ok(Self { owner: Some(Arc::new(BufferOwner::Device(memory.clone()))), ..buffer })
     }
 
     /// Allocates memory with these bytes, which lives as long as the buffer and its clones.
-    pub(crate) fn own(bytes: &[u8]) -> Result<Self> {
-        let buffer = Self::own_elements(Datatype::from(Basic::Byte), bytes.len() as i64)?;
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let buffer = Self::zeroed(Datatype::from(Basic::Byte), bytes.len() as i64)?;
         buffer.store(bytes);
         Ok(buffer)
     }
 
     /// Allocates zeroed memory for `count` elements, with the alignment of a C allocator.
-    pub(crate) fn own_elements(datatype: Datatype, count: i64) -> Result<Self> {
+    pub(crate) fn zeroed(datatype: Datatype, count: i64) -> Result<Self> {
         let wide = |error: datatypes::Error| Error::new(Class::COUNT, error.text);
-        let (span, (piece, len, _)) = (datatype.span(count).map_err(wide)?, extent_of(&datatype, count)?);
+        let (span, (piece, len, _)) = (datatype.span(count).map_err(wide)?, layout_of(&datatype, count)?);
         // The first element is aligned, wherever its first byte is.
-        let pad = span.start.rem_euclid(size_of::<Line>() as i64);
+        let pad = span.start.rem_euclid(size_of::<AlignedBlock>() as i64);
         let bytes = (span.end - span.start + pad) as usize;
-        let (begin, own) = if bytes < LONG {
-            let mut lines = Vec::new();
-            lines.resize_with(bytes.div_ceil(size_of::<Line>()), Line::default);
-            (lines.as_ptr().expose_provenance(), Own::Lines(lines))
+        let (begin, owner) = if bytes < OWN_PAGES_MIN {
+            let mut blocks = Vec::new();
+            blocks.resize_with(bytes.div_ceil(size_of::<AlignedBlock>()), AlignedBlock::default);
+            (blocks.as_ptr().expose_provenance(), BufferOwner::Blocks(blocks))
         } else {
             let pages = Buf::alloc(bytes)?;
-            (pages.as_ptr().expose_provenance(), Own::Memory(pages))
+            (pages.as_ptr().expose_provenance(), BufferOwner::Device(pages))
         };
         let address = begin.wrapping_add_signed((pad - span.start) as isize);
-        Ok(Self { address, count, datatype, skip: 0, len, piece, own: Some(Arc::new(own)) })
+        Ok(Self { address, count, datatype, skip: 0, len, piece, owner: Some(Arc::new(owner)) })
     }
 
     /// Memory allocated by this library, as `count` elements of a type; `None` if they exceed it.
-    pub(crate) fn seen_as(&self, count: i64, datatype: &Datatype) -> Option<Self> {
-        let (span, (piece, len, _)) = (datatype.span(count).ok()?, extent_of(datatype, count).ok()?);
+    pub(crate) fn as_elements(&self, count: i64, datatype: &Datatype) -> Option<Self> {
+        let (span, (piece, len, _)) = (datatype.span(count).ok()?, layout_of(datatype, count).ok()?);
         let is_inside = span.start >= 0 && u64::try_from(span.end).is_ok_and(|end| end <= self.len);
-        let is_own = self.own.is_some() && self.one_piece().is_some_and(|(begin, _)| begin == self.address);
-        let own = self.own.clone();
+        let is_own =
+            self.owner.is_some() && self.contiguous_range().is_some_and(|(begin, _)| begin == self.address);
+        let owner = self.owner.clone();
         (is_inside && is_own).then(|| Self {
             count,
             datatype: datatype.clone(),
             skip: 0,
             len,
             piece,
-            own,
+            owner,
             ..*self
         })
     }
@@ -359,16 +360,29 @@ impl Buffer {
     ///
     /// # Safety
     /// These elements are part of the memory promised for this buffer.
-    pub(crate) unsafe fn within(&self, displacement: i64, count: i64, datatype: &Datatype) -> Result<Self> {
-        let (piece, len, _) = extent_of(datatype, count)?;
+    pub(crate) unsafe fn at_displacement(
+        &self,
+        displacement: i64,
+        count: i64,
+        datatype: &Datatype,
+    ) -> Result<Self> {
+        let (piece, len, _) = layout_of(datatype, count)?;
         let address = self.address.wrapping_add_signed(displacement as isize);
-        Ok(Self { address, count, datatype: datatype.clone(), skip: 0, len, piece, own: self.own.clone() })
+        Ok(Self {
+            address,
+            count,
+            datatype: datatype.clone(),
+            skip: 0,
+            len,
+            piece,
+            owner: self.owner.clone(),
+        })
     }
 
     /// The memory of the device API that contains it, if any.
     pub(crate) fn memory(&self) -> Option<&Buf> {
-        match self.own.as_deref() {
-            Some(Own::Memory(memory)) => Some(memory),
+        match self.owner.as_deref() {
+            Some(BufferOwner::Device(memory)) => Some(memory),
             _ => None,
         }
     }
@@ -377,7 +391,7 @@ impl Buffer {
     pub(crate) fn elements(&self, first: i64, count: i64) -> Result<Self> {
         let first = first.clamp(0, self.count);
         let count = count.clamp(0, self.count - first);
-        let (piece, len, _) = extent_of(&self.datatype, count)?;
+        let (piece, len, _) = layout_of(&self.datatype, count)?;
         let address = self.address.wrapping_add_signed((first * self.datatype.extent()) as isize);
         Ok(Self {
             address,
@@ -386,19 +400,19 @@ impl Buffer {
             skip: 0,
             len,
             piece,
-            own: self.own.clone(),
+            owner: self.owner.clone(),
         })
     }
 
     /// `len` bytes of its packed form from an offset.
-    pub(crate) fn window(self, from: u64, len: u64) -> Self {
+    pub(crate) fn packed_range(self, from: u64, len: u64) -> Self {
         let from = from.min(self.len);
         Self { skip: self.skip + from, len: len.min(self.len - from), ..self }
     }
 
     /// A newly allocated buffer with a copy of this one's data.
     pub(crate) fn copied(&self) -> Result<Self> {
-        Self::own(&self.to_vec())
+        Self::from_bytes(&self.to_vec())
     }
 
     /// Copies all its bytes, in the order of the type map.
@@ -445,7 +459,7 @@ impl Buffer {
 
     /// Address and length of the bytes, if they are contiguous and in order.
     #[inline]
-    pub(crate) fn one_piece(&self) -> Option<(usize, usize)> {
+    pub(crate) fn contiguous_range(&self) -> Option<(usize, usize)> {
         let (first, len) = (self.piece? + self.skip as i64, usize::try_from(self.len).ok()?);
         (len > 0).then(|| (self.address.wrapping_add_signed(first as isize), len))
     }
@@ -453,28 +467,29 @@ impl Buffer {
     /// The bytes, if they are contiguous or there are none. Memory allocated by this library lives only as long as the buffer.
     #[inline]
     pub(crate) fn piece(&self) -> Option<Piece> {
-        match self.one_piece() {
+        match self.contiguous_range() {
             Some((address, len)) => Some(Piece { address, len }),
-            None if self.len == 0 => Some(Piece::nothing()),
+            None if self.len == 0 => Some(Piece::empty()),
             None => None,
         }
     }
 
     /// The bytes as by [`Buffer::piece`], but only of memory that the buffer does not own.
     #[inline]
-    pub(crate) fn bare_piece(&self) -> Option<Piece> {
-        if self.own.is_none() { self.piece() } else { None }
+    pub(crate) fn unowned_piece(&self) -> Option<Piece> {
+        if self.owner.is_none() { self.piece() } else { None }
     }
 
     /// Whether a device can access the bytes only through a contiguous copy.
-    pub(crate) fn is_scattered(&self) -> bool {
-        self.len > 0 && self.one_piece().is_none()
+    pub(crate) fn is_noncontiguous(&self) -> bool {
+        self.len > 0 && self.contiguous_range().is_none()
     }
 
     /// Whether it has bytes in common with another buffer. Returns false if either is not contiguous.
     #[inline]
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        let (Some((first, len)), Some((second, other))) = (self.one_piece(), other.one_piece()) else {
+        let (Some((first, len)), Some((second, other))) = (self.contiguous_range(), other.contiguous_range())
+        else {
             return false;
         };
         first < second.saturating_add(other) && second < first.saturating_add(len)
@@ -483,11 +498,11 @@ impl Buffer {
     /// Copies all bytes to `into`, which has the same length.
     #[inline]
     pub(crate) fn load(&self, into: &mut [u8]) {
-        match self.one_piece() {
+        match self.contiguous_range() {
             Some((address, len)) => copy_from(address, &mut into[..len]),
             None => {
                 if let Some(mut cursor) = self.cursor() {
-                    cursor.pack(&Raw(self.address), into);
+                    cursor.pack(&AddressMemory(self.address), into);
                 }
             }
         }
@@ -495,30 +510,30 @@ impl Buffer {
 
     /// Copies `from` into the first bytes, as many as fit.
     pub(crate) fn store(&self, from: &[u8]) {
-        match self.one_piece() {
+        match self.contiguous_range() {
             Some((address, len)) => copy_to(address, &from[..from.len().min(len)]),
             None => {
                 let from = &from[..from.len().min(usize::try_from(self.len).unwrap_or(usize::MAX))];
                 if let Some(mut cursor) = self.cursor() {
-                    cursor.unpack(from, &mut Raw(self.address));
+                    cursor.unpack(from, &mut AddressMemory(self.address));
                 }
             }
         }
     }
 
     /// Calls `act` with all bytes: in place if they are contiguous, else with a copy.
-    pub(crate) fn show<T>(&self, act: impl FnOnce(&[u8]) -> T) -> T {
-        match self.one_piece() {
+    pub(crate) fn with_bytes<T>(&self, act: impl FnOnce(&[u8]) -> T) -> T {
+        match self.contiguous_range() {
             // SAFETY: readable during the operation, as promised to `Buffer::new`, and no byte of it is written. Test:
-            // files_are_what_a_model_says.
+            // files_match_a_model.
             Some((address, len)) => act(unsafe { std::slice::from_raw_parts(pointer(address), len) }),
             None => act(&self.to_vec()),
         }
     }
 
     /// Calls `act` to write the first bytes; it returns how many.
-    pub(crate) fn fill(&self, act: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<usize> {
-        match self.one_piece() {
+    pub(crate) fn with_bytes_mut(&self, act: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<usize> {
+        match self.contiguous_range() {
             // SAFETY: writable during the operation, as promised to `Buffer::new`, and not in use elsewhere. Test: as above.
             Some((address, len)) => act(unsafe { std::slice::from_raw_parts_mut(pointer(address), len) }),
             None => {
@@ -533,13 +548,13 @@ impl Buffer {
     /// Packs its elements in external32.
     pub(crate) fn to_external32(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let packed = self.datatype.pack_external32(self.count, &Raw(self.address), &mut bytes);
+        let packed = self.datatype.pack_external32(self.count, &AddressMemory(self.address), &mut bytes);
         packed.map(|()| bytes).map_err(|error| Error::new(Class::CONVERSION, error.text))
     }
 
     /// Unpacks its first `count` elements from external32.
     pub(crate) fn store_external32(&self, count: i64, from: &[u8]) -> Result<()> {
-        let stored = self.datatype.unpack_external32(count, from, &mut Raw(self.address));
+        let stored = self.datatype.unpack_external32(count, from, &mut AddressMemory(self.address));
         stored.map(drop).map_err(|error| Error::new(Class::CONVERSION, error.text))
     }
 
@@ -553,11 +568,11 @@ impl Buffer {
     }
 
     /// Copies all bytes of another buffer of the same length.
-    pub(crate) fn copy_of(&self, from: &Self) {
-        match from.one_piece() {
+    pub(crate) fn copy_data_from(&self, from: &Self) {
+        match from.contiguous_range() {
             Some((address, len)) if len > 0 => {
                 // SAFETY: readable during the operation, as promised to `Buffer::new`, and no byte of it is written. Test:
-                // collectives_do_what_plain_ones_do.
+                // collectives_match_a_reference.
                 self.store(unsafe { std::slice::from_raw_parts(pointer(address), len) });
             }
             _ => self.store(&from.to_vec()),
@@ -565,8 +580,8 @@ impl Buffer {
     }
 
     /// Copies all bytes of another buffer of the same length; the two may overlap.
-    pub(crate) fn copy_apart(&self, from: &Self) {
-        match (from.one_piece(), self.one_piece()) {
+    pub(crate) fn copy_overlapping_from(&self, from: &Self) {
+        match (from.contiguous_range(), self.contiguous_range()) {
             (Some((from, len)), Some((to, room))) => {
                 // SAFETY: readable and writable, as promised to `Buffer::new`; no reference to either is alive. Test:
                 // puts_and_gets_move_elements.
@@ -582,7 +597,7 @@ impl Buffer {
     /// As many bytes there are writable, and no reference to them is alive.
     #[inline]
     pub(crate) unsafe fn copy_to(&self, to: usize) -> bool {
-        let Some((from, len)) = self.one_piece() else { return false };
+        let Some((from, len)) = self.contiguous_range() else { return false };
         // SAFETY: readable, as promised to `Buffer::new`, and writable, as promised here. Test: puts_and_gets_move_elements.
         unsafe { copy_bytes(from, to, len) };
         true
@@ -594,7 +609,7 @@ impl Buffer {
     /// They are readable there, and no exclusive reference to them is alive.
     #[inline]
     pub(crate) unsafe fn copy_from(&self, from: usize) -> bool {
-        let Some((to, len)) = self.one_piece() else { return false };
+        let Some((to, len)) = self.contiguous_range() else { return false };
         // SAFETY: as above, in the other direction.
         unsafe { copy_bytes(from, to, len) };
         true
@@ -621,7 +636,7 @@ impl Buffer {
         }
         let first = |buffer: &Self| pointer(buffer.address.wrapping_add_signed(span.start as isize));
         // SAFETY: readable and writable during the operation, as promised to `Buffer::new` for as many elements, which do not
-        // overlap. Test: collectives_do_what_plain_ones_do.
+        // overlap. Test: collectives_match_a_reference.
         let (left, right) = unsafe {
             (std::slice::from_raw_parts(first(from), len), std::slice::from_raw_parts_mut(first(self), len))
         };
@@ -631,7 +646,7 @@ impl Buffer {
     /// Copies all bytes to an offset in a NIC's buffer.
     #[inline]
     pub(crate) fn load_to(&self, buf: &Buf, at: usize) -> verbs::Result<()> {
-        match self.one_piece() {
+        match self.contiguous_range() {
             Some((address, len)) => {
                 // SAFETY: readable during the operation, as promised to `Buffer::new`; nothing writes to it meanwhile. Test:
                 // buffers_are_packed_and_unpacked.
@@ -649,7 +664,7 @@ impl Buffer {
     #[inline]
     pub(crate) fn store_from(&self, buf: &Buf, at: usize, len: usize) -> verbs::Result<()> {
         let len = len.min(usize::try_from(self.len).unwrap_or(usize::MAX));
-        match self.one_piece() {
+        match self.contiguous_range() {
             Some((address, _)) if len > 0 => {
                 // SAFETY: writable during the operation, as promised to `Buffer::new`, and not in use elsewhere; `len` is within
                 // it. Test: buffers_are_packed_and_unpacked.
@@ -665,7 +680,7 @@ impl Buffer {
 
 /// The offset of the elements if they are contiguous, the number of their bytes, and the offset of the first byte.
 #[inline]
-fn extent_of(datatype: &Datatype, count: i64) -> Result<(Option<i64>, u64, i64)> {
+fn layout_of(datatype: &Datatype, count: i64) -> Result<(Option<i64>, u64, i64)> {
     if let Some(run) = datatype.single_run(count) {
         return Ok((Some(run.offset), run.length, run.offset));
     }
@@ -675,7 +690,7 @@ fn extent_of(datatype: &Datatype, count: i64) -> Result<(Option<i64>, u64, i64)>
 
 /// The error for data at an invalid address.
 #[cold]
-fn no_memory(address: usize, len: u64) -> Error {
+fn invalid_address(address: usize, len: u64) -> Error {
     let what =
         if address == 0 { "it is NULL".to_owned() } else { format!("there is no memory at {address:#x}") };
     Error::new(Class::BUFFER, format_args!("{what}, where {len} bytes should be"))
@@ -718,9 +733,9 @@ fn copy_to(address: usize, from: &[u8]) {
 }
 
 /// A buffer's memory, for datatypes with gaps.
-struct Raw(usize);
+struct AddressMemory(usize);
 
-impl Memory for Raw {
+impl Memory for AddressMemory {
     fn load(&self, offset: i64, into: &mut [u8]) {
         copy_from(self.0.wrapping_add_signed(offset as isize), into);
     }
@@ -732,7 +747,7 @@ impl Memory for Raw {
 
 /// Registers all memory, with all access rights that the device allows; `None` if it cannot. If peers get rights, they must be
 /// trusted as much as this process's user: they are of the same job.
-pub(crate) fn all_memory(pd: &Pd) -> verbs::Result<Option<ImplicitMr>> {
+pub(crate) fn register_all_memory(pd: &Pd) -> verbs::Result<Option<ImplicitMr>> {
     let Some(access) = pd.device().attr().implicit_mr else { return Ok(None) };
     // SAFETY: requests name only memory of operations in progress, which stays mapped as promised to `Buffer::new`, or of buffers
     // that the operation keeps. Test: messages_of_all_sizes_arrive.
@@ -850,15 +865,15 @@ mod tests {
     }
 
     #[test]
-    fn own_memory_is_seen_as_elements_that_fit() {
-        let own = Buffer::own(&[1, 2, 3, 4, 5, 6, 7, 8, 9]).expect("memory");
-        let seen = |count, datatype: &Datatype| own.seen_as(count, datatype).map(|seen| seen.to_vec());
+    fn owned_memory_is_used_as_elements_that_fit() {
+        let owner = Buffer::from_bytes(&[1, 2, 3, 4, 5, 6, 7, 8, 9]).expect("memory");
+        let seen = |count, datatype: &Datatype| owner.as_elements(count, datatype).map(|seen| seen.to_vec());
         assert_eq!(seen(3, &comb(3)), None, "they end behind it");
         assert_eq!(seen(1, &comb(3)), Some(vec![1, 3, 5]));
         assert_eq!(seen(2, &Basic::Int32.into()), Some(vec![1, 2, 3, 4, 5, 6, 7, 8]));
         assert_eq!(seen(3, &Basic::Int32.into()), None);
         let mut foreign = [0; 8];
-        assert!(buffer(&mut foreign, 8, Basic::Byte.into()).seen_as(1, &Basic::Byte.into()).is_none());
+        assert!(buffer(&mut foreign, 8, Basic::Byte.into()).as_elements(1, &Basic::Byte.into()).is_none());
     }
 
     #[test]
@@ -879,6 +894,6 @@ mod tests {
         assert_eq!(new(8, -1, byte()).expect_err("negative").class, Class::COUNT);
         let raw = Datatype::contiguous(2, &byte()).expect("a type");
         assert_eq!(new(8, 1, raw).expect_err("not committed").class, Class::TYPE);
-        assert_eq!(Buffer::nothing().len(), 0);
+        assert_eq!(Buffer::empty().len(), 0);
     }
 }

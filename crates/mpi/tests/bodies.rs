@@ -40,16 +40,16 @@ mod fast_path {
     bodies! {
         messages_of_all_sizes_arrive 2
         messages_of_one_sender_stay_in_order 2
-        floods_both_ways_end 2
-        rings_fill_and_begin_anew 2
-        payloads_are_no_messages 2
+        floods_in_both_directions_complete 2
+        rings_wrap_around 2
+        payloads_are_not_taken_for_messages 2
         answers_and_floods_stay_in_order 2
-        everybody_talks_to_everybody 6
+        all_pairs_exchange_messages 6
     }
 
     /// Goal: a write wakes a sleeping receiver. Method: each message is sent long after its receive was posted.
     #[test]
-    fn who_sleeps_hears_of_writes() {
+    fn sleeping_receivers_are_woken_by_writes() {
         super::in_threads_written(2, |process| {
             let world = process.world();
             for number in 0..10 {
@@ -74,9 +74,9 @@ mod fast_path {
     }
 
     #[test]
-    fn processes_over_the_kernels_tcp_talk() {
+    fn processes_communicate_over_kernel_tcp() {
         let play = Play { card: "model:t3b-sockets", ..Play::new(3) };
-        play.run(super::everybody_talks_to_everybody);
+        play.run(super::all_pairs_exchange_messages);
     }
 }
 
@@ -125,36 +125,36 @@ macro_rules! bodies {
 
 bodies! {
     messages_of_all_sizes_arrive 2
-    modes_end_when_mpi_says 2
+    send_modes_complete_as_mpi_specifies 2
     messages_of_one_sender_stay_in_order 2
-    whoever_sends_is_received_from 4
-    floods_both_ways_end 2
-    rings_fill_and_begin_anew 2
-    payloads_are_no_messages 2
+    any_source_receives_from_every_sender 4
+    floods_in_both_directions_complete 2
+    rings_wrap_around 2
+    payloads_are_not_taken_for_messages 2
     answers_and_floods_stay_in_order 2
-    short_messages_are_over_at_once 2
+    short_messages_complete_at_once 2
     long_messages_are_copied_by_both 2
     long_messages_come_whole_however_they_begin 2
-    requests_end_in_any_order 2
+    requests_complete_in_any_order 2
     persistent_requests_start_again 2
     a_receive_without_a_message_is_cancelled 2
-    probes_see_and_claims_take 3
-    disconnecting_waits 2
+    probes_and_matched_probes_find_messages 3
+    disconnect_waits_for_pending_operations 2
     a_ring_exchanges 5
     long_messages_are_cut 2
-    a_process_talks_to_itself 1
-    nobody_is_a_partner 1
+    a_process_sends_to_itself 1
+    proc_null_is_a_valid_partner 1
     pieces_are_packed 2
     wrong_arguments_are_named 2
-    copies_keep_their_messages_apart 3
-    copies_are_made_while_others_go_on 5
-    splits_go_by_colour_and_key 6
-    parts_become_communicators 5
-    two_sides_talk_and_merge 5
+    duplicated_communicators_separate_messages 3
+    communicators_are_duplicated_concurrently 5
+    split_groups_by_color_and_key 6
+    groups_become_communicators 5
+    intercommunicators_communicate_and_merge 5
     attributes_are_copied_and_deleted 2
-    everybody_talks_to_everybody 6
+    all_pairs_exchange_messages 6
     threads_share_a_process 2
-    messages_come_in_parts 2
+    partitioned_messages_arrive 2
     programs_complete_their_requests 1
 }
 
@@ -179,7 +179,7 @@ fn messages_of_all_sizes_arrive(process: &Process) {
     }
 }
 
-fn modes_end_when_mpi_says(process: &Process) {
+fn send_modes_complete_as_mpi_specifies(process: &Process) {
     let world = process.world();
     for len in [10, 20_000] {
         if world.rank() == 0 {
@@ -253,7 +253,7 @@ fn messages_of_one_sender_stay_in_order(process: &Process) {
     }
 }
 
-fn whoever_sends_is_received_from(process: &Process) {
+fn any_source_receives_from_every_sender(process: &Process) {
     let world = process.world();
     const EACH: usize = 30;
     let len = |number: usize| if number.is_multiple_of(5) { 20_000 } else { number };
@@ -276,7 +276,7 @@ fn whoever_sends_is_received_from(process: &Process) {
 
 /// Goal: credits run out on both sides and are returned. Method: each side sends far more messages than there are slots, before it
 /// receives.
-fn floods_both_ways_end(process: &Process) {
+fn floods_in_both_directions_complete(process: &Process) {
     let (world, peer) = (process.world(), 1 - process.world().rank());
     let mut all: Vec<Vec<u8>> = (0..300).map(|number| pattern(world.rank(), number, 100)).collect();
     let mut requests: Vec<Request> = all
@@ -291,7 +291,7 @@ fn floods_both_ways_end(process: &Process) {
 
 /// Goal: rings fill and wrap around at every offset in a message. Method: messages of all numbers of lines, filling several rings
 /// before the receiver takes the first.
-fn rings_fill_and_begin_anew(process: &Process) {
+fn rings_wrap_around(process: &Process) {
     let (world, peer) = (process.world(), 1 - process.world().rank());
     let len = |number: usize| number * 37 % 1500;
     let mut all: Vec<Vec<u8>> = (0..1000).map(|number| pattern(world.rank(), number, len(number))).collect();
@@ -309,7 +309,7 @@ fn rings_fill_and_begin_anew(process: &Process) {
 
 /// Goal: old contents of a ring are not mistaken for a message. Method: payloads that look like message headers, at every offset
 /// from the start of a line.
-fn payloads_are_no_messages(process: &Process) {
+fn payloads_are_not_taken_for_messages(process: &Process) {
     let (world, peer) = (process.world(), 1 - process.world().rank());
     for round in 0..400_usize {
         let head = [1, 0, 24, 0, 5, 0, 0, 0];
@@ -353,7 +353,7 @@ fn piece(bytes: &mut [u8]) -> Piece {
 /// Goal: operations that complete immediately have the same results as on the general path, in the same order. Method: messages of
 /// all short lengths, alternating and in bursts, sent by the fast path where possible; received by the fast path, by receives
 /// started there, into buffers that are too small, or after attempts to receive a message that does not exist.
-fn short_messages_are_over_at_once(process: &Process) {
+fn short_messages_complete_at_once(process: &Process) {
     let (world, peer) = (process.world(), 1 - process.world().rank());
     let (mut sent, mut got) = (0_usize, 0_usize);
     for turn in 0..2000_usize {
@@ -509,7 +509,7 @@ fn long_messages_come_whole_however_they_begin(process: &Process) {
     }
 }
 
-fn requests_end_in_any_order(process: &Process) {
+fn requests_complete_in_any_order(process: &Process) {
     let world = process.world();
     if world.rank() == 1 {
         for tag in [2, 0, 1] {
@@ -627,7 +627,7 @@ fn a_send_without_a_receive_is_cancelled(process: &Process) {
     }
 }
 
-fn probes_see_and_claims_take(process: &Process) {
+fn probes_and_matched_probes_find_messages(process: &Process) {
     let world = process.world();
     if world.rank() > 0 {
         for len in [5, 50_000] {
@@ -660,7 +660,7 @@ fn probes_see_and_claims_take(process: &Process) {
 }
 
 /// Disconnecting a communicator waits for its pending operations: here for a message with a slow receiver.
-fn disconnecting_waits(process: &Process) {
+fn disconnect_waits_for_pending_operations(process: &Process) {
     let comm = process.world().dup().expect("a copy");
     let mut bytes = vec![7; 100];
     if comm.rank() == 0 {
@@ -706,7 +706,7 @@ fn long_messages_are_cut(process: &Process) {
     }
 }
 
-fn a_process_talks_to_itself(process: &Process) {
+fn a_process_sends_to_itself(process: &Process) {
     for comm in [process.world(), process.comm_self()] {
         for len in [0, 5, 100_000] {
             let mut out = pattern(0, 0, len);
@@ -724,7 +724,7 @@ fn a_process_talks_to_itself(process: &Process) {
     }
 }
 
-fn nobody_is_a_partner(process: &Process) {
+fn proc_null_is_a_valid_partner(process: &Process) {
     let world = process.world();
     let nobody = with(PROC_NULL, 3);
     send(world, vec![1], nobody);
@@ -733,7 +733,7 @@ fn nobody_is_a_partner(process: &Process) {
     assert_eq!(world.probe(nobody).expect("valid").source, PROC_NULL);
     let (message, status) = world.mprobe(nobody).expect("valid");
     assert!(message.is_no_proc() && status == Status::from_proc_null());
-    assert_eq!(message.receive(mpi::Buffer::nothing()), Status::from_proc_null());
+    assert_eq!(message.receive(mpi::Buffer::empty()), Status::from_proc_null());
 }
 
 /// Types with gaps at one side and without at the other, short and long.
@@ -776,7 +776,7 @@ fn wrong_arguments_are_named(process: &Process) {
     assert_eq!(world.set_name(&long).expect_err("long").class, Class::ARG);
 }
 
-fn copies_keep_their_messages_apart(process: &Process) {
+fn duplicated_communicators_separate_messages(process: &Process) {
     let world = process.world();
     let copies = [world.dup().expect("a copy"), world.dup().expect("another")];
     assert_eq!(world.compare(&copies[0]), Comparison::Congruent);
@@ -793,7 +793,7 @@ fn copies_keep_their_messages_apart(process: &Process) {
     copies.iter().for_each(|comm| comm.free().expect("freed"));
 }
 
-fn copies_are_made_while_others_go_on(process: &Process) {
+fn communicators_are_duplicated_concurrently(process: &Process) {
     let world = process.world();
     let me = world.rank();
     let side = world.split(me % 2, 0).expect("valid").expect("a member");
@@ -828,7 +828,7 @@ fn census(comm: &Comm, me: i32) -> Vec<u8> {
     all
 }
 
-fn splits_go_by_colour_and_key(process: &Process) {
+fn split_groups_by_color_and_key(process: &Process) {
     let world = process.world();
     let me = world.rank();
     let color = if me == 4 { UNDEFINED } else { me % 2 };
@@ -845,7 +845,7 @@ fn splits_go_by_colour_and_key(process: &Process) {
     assert!(world.split_type(&SplitType::Undefined, 0).expect("valid").is_none());
 }
 
-fn parts_become_communicators(process: &Process) {
+fn groups_become_communicators(process: &Process) {
     let world = process.world();
     let me = world.rank();
     let odd = world.group().include(&[3, 1]).expect("ranks");
@@ -867,7 +867,7 @@ fn parts_become_communicators(process: &Process) {
     assert_eq!(world.create(&strangers).expect_err("no member").class, Class::GROUP);
 }
 
-fn two_sides_talk_and_merge(process: &Process) {
+fn intercommunicators_communicate_and_merge(process: &Process) {
     let world = process.world();
     let me = world.rank();
     // Sides {0, 2, 4} and {1, 3}; their leaders are 4 (rank 2 of its side) and 1.
@@ -931,7 +931,7 @@ fn attributes_are_copied_and_deleted(process: &Process) {
 }
 
 /// All ranks send to all others at the same time, so that connections are requested from both ends.
-fn everybody_talks_to_everybody(process: &Process) {
+fn all_pairs_exchange_messages(process: &Process) {
     let world = process.world();
     let (rank, size) = (world.rank(), world.size());
     for round in 0..3 {
@@ -976,7 +976,7 @@ fn threads_share_a_process(process: &Process) {
 }
 
 /// Parts become ready in any order; the receiver checks them in another order, and one part arrives before the next one is ready.
-fn messages_come_in_parts(process: &Process) {
+fn partitioned_messages_arrive(process: &Process) {
     let (world, peer) = (process.world(), with(1 - process.world().rank(), 5));
     for len in [0, 12, 60_000] {
         let mut bytes = vec![0; len];
@@ -1042,7 +1042,7 @@ fn messages_come_in_parts(process: &Process) {
             }
         }
     }
-    let mut nobody = world.send_parts_init(Buffer::nothing(), 2, with(PROC_NULL, 1)).expect("nobody");
+    let mut nobody = world.send_parts_init(Buffer::empty(), 2, with(PROC_NULL, 1)).expect("nobody");
     nobody.start().expect("inactive");
     nobody.handle_for_threads().expect("parts").parts_ready(0, 1).expect("nothing to do");
     assert_eq!(nobody.wait().class(), Class::SUCCESS);
@@ -1093,8 +1093,8 @@ fn programs_complete_their_requests(process: &Process) {
 
 #[test]
 fn all_are_connected_at_the_start() {
-    twice(5, Connect::All, everybody_talks_to_everybody);
-    in_threads("shm", 5, Connect::All, everybody_talks_to_everybody);
+    twice(5, Connect::All, all_pairs_exchange_messages);
+    in_threads("shm", 5, Connect::All, all_pairs_exchange_messages);
     twice(6, Connect::All, everybody_asks_those_below);
     in_threads("iwarp", 4, Connect::All, everybody_asks_those_below);
 }
@@ -1113,6 +1113,6 @@ fn everybody_asks_those_below(process: &Process) {
 #[test]
 fn threads_and_coroutines_give_the_same_world() {
     use verbs::host::world::FiberKind;
-    let run = |fiber_kind| Play { fiber_kind, ..Play::new(4) }.run(whoever_sends_is_received_from);
+    let run = |fiber_kind| Play { fiber_kind, ..Play::new(4) }.run(any_source_receives_from_every_sender);
     assert_eq!(run(FiberKind::Coroutine), run(FiberKind::Thread));
 }

@@ -11,7 +11,7 @@ use mpi::{
     Buffer, Class, CollKind, Collective, Comm, Connect, DistGraph, Grid, MatchEngine, Matcher, PROC_NULL,
     Process, ROOT, Request, Topology,
 };
-use support::{Dice, Play, in_threads, typed};
+use support::{Play, TestRng, in_threads, typed};
 
 /// A two by two matrix; of plain numbers only the first entry counts.
 type Element = [u64; 4];
@@ -144,18 +144,18 @@ struct Plan {
 }
 
 impl Plan {
-    fn roll(dice: &mut Dice, kind: CollKind, ranks: usize) -> Self {
-        let layout = Layout::new(dice.roll(2) == 0);
+    fn random(rng: &mut TestRng, kind: CollKind, ranks: usize) -> Self {
+        let layout = Layout::new(rng.below(2) == 0);
         let counts = [0, 1, 2, 7, 40, 700, 2500];
         Self {
             kind,
             layout,
-            seed: dice.roll(1 << 20) as u64,
+            seed: rng.below(1 << 20) as u64,
             ranks,
-            root: dice.roll(ranks),
-            count: counts[dice.roll(counts.len())],
-            in_place: dice.roll(3) == 0,
-            varies: dice.roll(3) == 0,
+            root: rng.below(ranks),
+            count: counts[rng.below(counts.len())],
+            in_place: rng.below(3) == 0,
+            varies: rng.below(3) == 0,
         }
     }
 
@@ -342,17 +342,17 @@ impl Plan {
 
 /// Random calls of some kinds on a communicator: blocking, several nonblocking at once, or persistent.
 fn play(comm: &Comm, seed: u64, kinds: &[CollKind], rounds: usize) {
-    let mut dice = Dice::new(seed);
+    let mut rng = TestRng::new(seed);
     let (me, ranks) = (comm.rank() as usize, comm.size() as usize);
     for _ in 0..rounds {
-        let at_once = 1 + dice.roll(3);
+        let at_once = 1 + rng.below(3);
         let mut plans = Vec::new();
         for _ in 0..at_once {
-            let kind = kinds[dice.roll(kinds.len())];
-            plans.push(Plan::roll(&mut dice, kind, ranks));
+            let kind = kinds[rng.below(kinds.len())];
+            plans.push(Plan::random(&mut rng, kind, ranks));
         }
         let prepared: Vec<Prepared> = plans.iter().map(|plan| plan.prepare(me)).collect();
-        match dice.roll(3) {
+        match rng.below(3) {
             0 => prepared.iter().for_each(|it| comm.collective(&it.call).expect("valid")),
             1 => {
                 let begin = |it: &Prepared| comm.icollective(&it.call).expect("valid");
@@ -389,7 +389,7 @@ fn random_calls(process: &Process, seed: u64) {
 }
 
 #[test]
-fn collectives_do_what_plain_ones_do() {
+fn collectives_match_a_reference() {
     for seed in 1..=40 {
         let ranks = 1 + (seed % 9) as u32;
         let play = Play { seed, ..Play::new(ranks) };
@@ -405,7 +405,7 @@ fn collectives_do_what_plain_ones_do() {
 }
 
 #[test]
-fn collectives_by_portals_do_what_plain_ones_do() {
+fn collectives_by_portals_match_a_reference() {
     for seed in 1..=12 {
         let match_engine = MatchEngine::Portals(Matcher::Caller);
         let play = Play { seed, match_engine, ..Play::new(1 + (seed % 9) as u32) };
@@ -414,7 +414,7 @@ fn collectives_by_portals_do_what_plain_ones_do() {
 }
 
 #[test]
-fn collectives_do_what_plain_ones_do_in_bad_weather() {
+fn collectives_match_a_reference_with_faults() {
     for (at, card) in [
         "model:mt23108-vapi(faults.loss_ppm=5000)",
         "model:mt23108-nicmem(faults.delay_ns=20000)",
@@ -433,7 +433,7 @@ fn collectives_do_what_plain_ones_do_in_bad_weather() {
 
 /// Each algorithm of each kind, selected by name.
 #[test]
-fn every_algorithm_does_what_plain_ones_do() {
+fn every_algorithm_matches_a_reference() {
     for kind in CollKind::ALL {
         for algorithm in Algorithm::all_for(kind) {
             let algorithms: &'static [_] = Box::leak(Box::new([(kind, algorithm.name)]));
@@ -455,7 +455,7 @@ fn collectives_go_on_with_more_ranks_than_cores() {
 }
 
 /// Two groups of different sizes do each collective once.
-fn between_two_sides(process: &Process) {
+fn intercommunicator_collectives(process: &Process) {
     let world = process.world();
     let (side, mine) = (i32::from(world.rank() >= 2), world.split(i32::from(world.rank() >= 2), 0));
     let mine = mine.expect("split").expect("a colour");
@@ -591,7 +591,7 @@ fn among_neighbours(process: &Process) {
 
 /// Goal: with reordering, neighbours are on one host, and each member knows its own place. Method: a grid of eight on two hosts
 /// with alternating ranks, and the same as graphs; count the edges between hosts, and check the sources of the data.
-fn neighbours_are_placed_together(process: &Process) {
+fn reordering_places_neighbours_together(process: &Process) {
     let world = process.world();
     let host = |rank: i32| rank % 2;
     let grid = Grid::new(&[2, 4], &[false, false]).expect("dimensions");
@@ -647,12 +647,12 @@ fn neighbours_are_placed_together(process: &Process) {
 }
 
 #[test]
-fn topologies_know_hosts() {
-    support::in_threads_of_hosts("shm", 8, 2, neighbours_are_placed_together);
+fn topologies_use_host_locality() {
+    support::in_threads_of_hosts("shm", 8, 2, reordering_places_neighbours_together);
 }
 
 /// A nonblocking and a blocking operation, in opposite orders.
-fn background_has_an_order_of_its_own(process: &Process) {
+fn nonblocking_collectives_have_their_own_order(process: &Process) {
     let world = process.world();
     let layout = Layout::new(false);
     let mut sum = Memory::new(&layout, 1);
@@ -692,7 +692,7 @@ fn wrong_calls_are_named(process: &Process) {
         assert_eq!(class(&Collective::ReduceScatter { input: None, output, counts, op }), Class::COUNT);
     }
     let root = 1 - world.rank();
-    assert_eq!(class(&Collective::Gather { input: None, output: Buffer::nothing(), root }), Class::BUFFER);
+    assert_eq!(class(&Collective::Gather { input: None, output: Buffer::empty(), root }), Class::BUFFER);
     // Members with mismatched arguments.
     let len = if world.rank() == 0 { 4 } else { 2 };
     let cut = world.collective(&Collective::Bcast { buffer: memory.buffer(0, len), root: 0 });
@@ -704,7 +704,7 @@ fn wrong_calls_are_named(process: &Process) {
 
 /// Goal: no member reads data of another operation when short operations follow each other without a pause. Method: random
 /// operations that need no messages with shared memory, alternating between several short-lived communicators, with slow ranks.
-fn short_ones_follow_each_other(process: &Process) {
+fn short_collectives_in_sequence(process: &Process) {
     let kinds = [
         CollKind::Barrier,
         CollKind::Bcast,
@@ -715,20 +715,20 @@ fn short_ones_follow_each_other(process: &Process) {
     ];
     let world = process.world();
     let (me, ranks) = (world.rank() as usize, world.size() as usize);
-    let mut dice = Dice::new(7);
+    let mut rng = TestRng::new(7);
     for _ in 0..4 {
         let comms = [world.clone(), world.dup().expect("made")];
         for _ in 0..60 {
-            let kind = kinds[dice.roll(kinds.len())];
-            let plan = Plan::roll(&mut dice, kind, ranks);
-            let plan = Plan { count: [0, 1, 2, 7, 40][dice.roll(5)], varies: false, ..plan };
+            let kind = kinds[rng.below(kinds.len())];
+            let plan = Plan::random(&mut rng, kind, ranks);
+            let plan = Plan { count: [0, 1, 2, 7, 40][rng.below(5)], varies: false, ..plan };
             let prepared = plan.prepare(me);
-            if dice.roll(ranks) == me {
-                (0..dice.roll(4)).for_each(|_| std::thread::yield_now());
+            if rng.below(ranks) == me {
+                (0..rng.below(4)).for_each(|_| std::thread::yield_now());
             } else {
-                dice.roll(4);
+                rng.below(4);
             }
-            comms[dice.roll(2)].collective(&prepared.call).expect("valid");
+            comms[rng.below(2)].collective(&prepared.call).expect("valid");
             prepared.check();
         }
     }
@@ -736,7 +736,7 @@ fn short_ones_follow_each_other(process: &Process) {
 
 /// Goal: lent memory is read before it is reused, and no member waits forever, when long and short operations follow each other
 /// without a pause. Method: as above, with all sizes, each in the same memory as the one before, with slow ranks.
-fn long_ones_follow_each_other(process: &Process) {
+fn long_collectives_in_sequence(process: &Process) {
     let kinds = [
         CollKind::Barrier,
         CollKind::Bcast,
@@ -747,15 +747,15 @@ fn long_ones_follow_each_other(process: &Process) {
     ];
     let world = process.world();
     let (me, ranks) = (world.rank() as usize, world.size() as usize);
-    let mut dice = Dice::new(11);
+    let mut rng = TestRng::new(11);
     let comms = [world.clone(), world.dup().expect("made")];
     for _ in 0..120 {
-        let kind = kinds[dice.roll(kinds.len())];
-        let plan = Plan::roll(&mut dice, kind, ranks);
-        let plan = Plan { count: [1, 1023, 1024, 1025, 3000, 40_000][dice.roll(6)], varies: false, ..plan };
+        let kind = kinds[rng.below(kinds.len())];
+        let plan = Plan::random(&mut rng, kind, ranks);
+        let plan = Plan { count: [1, 1023, 1024, 1025, 3000, 40_000][rng.below(6)], varies: false, ..plan };
         let prepared: Vec<Prepared> = (0..4).map(|_| plan.prepare(me)).collect();
-        let (comm, laggard) = (&comms[dice.roll(2)], dice.roll(ranks));
-        let lag = dice.roll(4);
+        let (comm, laggard) = (&comms[rng.below(2)], rng.below(ranks));
+        let lag = rng.below(4);
         for one in &prepared {
             (0..if laggard == me { lag } else { 0 }).for_each(|_| std::thread::yield_now());
             comm.collective(&one.call).expect("valid");
@@ -866,13 +866,13 @@ macro_rules! bodies {
 }
 
 #[test]
-fn long_ones_of_two_follow_each_other() {
-    in_threads("shm", 2, Connect::OnDemand, long_ones_follow_each_other);
+fn long_collectives_of_two_in_sequence() {
+    in_threads("shm", 2, Connect::OnDemand, long_collectives_in_sequence);
 }
 
 /// With shared memory, which members use after some calls.
 #[test]
-fn members_that_disagree_about_sizes_do_not_wait() {
+fn size_mismatches_do_not_deadlock() {
     fn all(process: &Process) {
         (0..20).for_each(|_| process.world().collective(&Collective::Barrier).expect("all call it"));
         let pairs = SIZES.into_iter().flat_map(|a| SIZES.map(|b| (a, b))).filter(|(a, b)| a != b);
@@ -894,10 +894,10 @@ fn members_that_disagree_ask_each_other() {
 }
 
 bodies! {
-    between_two_sides 5
+    intercommunicator_collectives 5
     among_neighbours 5
     wrong_calls_are_named 2
-    short_ones_follow_each_other 5
-    long_ones_follow_each_other 5
-    background_has_an_order_of_its_own 3
+    short_collectives_in_sequence 5
+    long_collectives_in_sequence 5
+    nonblocking_collectives_have_their_own_order 3
 }

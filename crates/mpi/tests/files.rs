@@ -12,7 +12,7 @@ use mpi::{
     Buffer, Class, Collective, Comm, Conversion, Errhandler, File, FileMode, Info, Position, Process,
     Representation, Whence,
 };
-use support::{Dice, Play, buffer, in_threads, typed};
+use support::{Play, TestRng, buffer, in_threads, typed};
 
 /// A test for each kind of time and each body, with this number of ranks.
 macro_rules! bodies {
@@ -30,18 +30,18 @@ macro_rules! bodies {
 }
 
 bodies! {
-    files_are_what_a_model_says 4
-    one_alone_is_what_a_model_says 1
-    the_shared_pointer_is_had_by_one 4
-    ordered_is_by_rank 3
-    pointers_go_where_they_are_sought 2
+    files_match_a_model 4
+    a_file_of_one_process_matches_a_model 1
+    the_shared_file_pointer_is_exclusive 4
+    ordered_operations_follow_ranks 3
+    seek_sets_file_pointers 2
     atomic_writes_do_not_mix 3
     split_operations_have_two_halves 2
     errors_have_their_class 2
-    a_full_disk_is_told_to_all 3
+    a_full_disk_is_reported_to_all 3
     sizes_are_set_together 2
     external32_is_the_same_everywhere 2
-    conversions_are_the_programs 1
+    user_defined_conversions_are_used 1
     views_and_modes_are_checked 2
     a_header_is_written_with_the_data 3
 }
@@ -100,21 +100,21 @@ fn read(file: &File, room: usize, place: Position) -> Vec<u8> {
 }
 
 /// The rank that owns each cell of a tile.
-struct Dealt {
+struct DealtCells {
     owners: Vec<i32>,
     displacement: usize,
 }
 
 const CELL: usize = 4;
 
-impl Dealt {
-    fn new(dice: &mut Dice, ranks: i32) -> Self {
-        let cells = ranks as usize + dice.roll(9);
-        let mut owners: Vec<i32> = (0..cells).map(|_| dice.roll(ranks as usize + 1) as i32 - 1).collect();
+impl DealtCells {
+    fn new(rng: &mut TestRng, ranks: i32) -> Self {
+        let cells = ranks as usize + rng.below(9);
+        let mut owners: Vec<i32> = (0..cells).map(|_| rng.below(ranks as usize + 1) as i32 - 1).collect();
         // Each rank has at least one.
         (0..ranks).for_each(|rank| owners[rank as usize] = rank);
-        (0..cells).for_each(|at| owners.swap(at, dice.roll(cells)));
-        Self { owners, displacement: dice.roll(7) }
+        (0..cells).for_each(|at| owners.swap(at, rng.below(cells)));
+        Self { owners, displacement: rng.below(7) }
     }
 
     fn cells(&self, rank: i32) -> Vec<i64> {
@@ -139,14 +139,14 @@ impl Dealt {
 }
 
 /// Random hints for a round.
-fn hints(dice: &mut Dice) -> Info {
+fn hints(rng: &mut TestRng) -> Info {
     let mut info = Info::default();
     let words = ["automatic", "enable", "disable"];
     for (key, value) in [
-        ("romio_cb_write", words[dice.roll(3)].to_owned()),
-        ("romio_cb_read", words[dice.roll(3)].to_owned()),
-        ("cb_nodes", (1 + dice.roll(4)).to_string()),
-        ("cb_buffer_size", (4096 * (1 + dice.roll(3))).to_string()),
+        ("romio_cb_write", words[rng.below(3)].to_owned()),
+        ("romio_cb_read", words[rng.below(3)].to_owned()),
+        ("cb_nodes", (1 + rng.below(4)).to_string()),
+        ("cb_buffer_size", (4096 * (1 + rng.below(3))).to_string()),
     ] {
         info.set(key, &value).expect("short");
     }
@@ -154,8 +154,8 @@ fn hints(dice: &mut Dice) -> Info {
 }
 
 /// Memory with scattered or contiguous cells: its bytes, and the type, count and stride of its data.
-fn memory(dice: &mut Dice, cells: usize) -> (Vec<u8>, Datatype, i64, usize) {
-    let apart = 1 + dice.roll(3);
+fn memory(rng: &mut TestRng, cells: usize) -> (Vec<u8>, Datatype, i64, usize) {
+    let apart = 1 + rng.below(3);
     let datatype = Datatype::resized(&Basic::Int.into(), 0, (apart * CELL) as i64).expect("a type");
     datatype.commit();
     (vec![0xee; cells * apart * CELL + CELL], datatype, cells as i64, apart)
@@ -167,14 +167,14 @@ fn spread(memory: &mut [u8], data: &[u8], apart: usize) {
     }
 }
 
-fn transfer(dice: &mut Dice, file: &File, buffer: &Buffer, first: i64, is_write: bool) -> mpi::Result<u64> {
-    let place = if dice.roll(2) == 0 {
+fn transfer(rng: &mut TestRng, file: &File, buffer: &Buffer, first: i64, is_write: bool) -> mpi::Result<u64> {
+    let place = if rng.below(2) == 0 {
         Position::At(first)
     } else {
         file.seek(first, Whence::Set)?;
         Position::Individual
     };
-    let kind = dice.roll(4);
+    let kind = rng.below(4);
     let status = match (kind, is_write) {
         (0, true) => file.write(buffer, place)?,
         (0, false) => file.read(buffer, place)?,
@@ -199,9 +199,9 @@ fn random_views(process: &Process, seed: u64, rounds: u64) {
     let file = scratch(comm, &Info::default());
     let mut model: Vec<u8> = Vec::new();
     for round in seed * 1000..seed * 1000 + rounds {
-        let mut dice = Dice::new(round * 77 + 5);
-        let dealt = Dealt::new(&mut dice, comm.size());
-        let info = hints(&mut dice);
+        let mut rng = TestRng::new(round * 77 + 5);
+        let dealt = DealtCells::new(&mut rng, comm.size());
+        let info = hints(&mut rng);
         let filetype = dealt.filetype(me);
         filetype.commit();
         let displacement = dealt.displacement as i64;
@@ -212,7 +212,7 @@ fn random_views(process: &Process, seed: u64, rounds: u64) {
         // Sometimes more than an aggregator's buffer holds.
         let most = if round % 4 == 0 { 2000 } else { 40 };
         let wishes: Vec<(usize, usize)> =
-            (0..comm.size()).map(|_| (dice.roll(30), dice.roll(most))).collect();
+            (0..comm.size()).map(|_| (rng.below(30), rng.below(most))).collect();
         for (rank, (first, cells)) in (0..).zip(&wishes) {
             let data = support::pattern(rank, round as usize, cells * CELL);
             for (byte, value) in dealt.bytes(rank, first * CELL, cells * CELL).into_iter().zip(&data) {
@@ -220,25 +220,25 @@ fn random_views(process: &Process, seed: u64, rounds: u64) {
                 model[byte] = *value;
             }
             if rank == me {
-                let mut own = Dice::new(round * 131 + me as u64);
+                let mut own = TestRng::new(round * 131 + me as u64);
                 let (mut bytes, datatype, count, apart) = memory(&mut own, *cells);
                 spread(&mut bytes, &data, apart);
                 let given = typed(&mut bytes, count, &datatype);
-                let written = transfer(&mut dice.clone(), &file, &given, *first as i64, true);
+                let written = transfer(&mut rng.clone(), &file, &given, *first as i64, true);
                 assert_eq!(written, Ok(data.len() as u64), "round {round}");
             }
         }
         barrier(comm);
-        let mut dice = Dice::new(round * 33 + 1);
+        let mut rng = TestRng::new(round * 33 + 1);
         assert_eq!(file.size(), Ok(model.len() as i64), "round {round}");
-        let (first, cells) = (dice.roll(40), dice.roll(most));
+        let (first, cells) = (rng.below(40), rng.below(most));
         let bytes = dealt.bytes(me, first * CELL, cells * CELL);
         let there: Vec<u8> = bytes.iter().map_while(|byte| model.get(*byte).copied()).collect();
-        let mut own = Dice::new(round * 17 + me as u64);
+        let mut own = TestRng::new(round * 17 + me as u64);
         let (mut got, datatype, count, apart) = memory(&mut own, cells);
         let mut expected = got.clone();
         spread(&mut expected, &there, apart);
-        let found = transfer(&mut dice, &file, &typed(&mut got, count, &datatype), first as i64, false);
+        let found = transfer(&mut rng, &file, &typed(&mut got, count, &datatype), first as i64, false);
         assert_eq!(found, Ok(there.len() as u64), "round {round}");
         assert!(got == expected, "round {round}: rank {me} reads what is not there");
         plain(&file);
@@ -251,15 +251,15 @@ fn random_views(process: &Process, seed: u64, rounds: u64) {
     file.close().expect("closed");
 }
 
-fn files_are_what_a_model_says(process: &Process) {
+fn files_match_a_model(process: &Process) {
     random_views(process, 0, 24);
 }
 
-fn one_alone_is_what_a_model_says(process: &Process) {
+fn a_file_of_one_process_matches_a_model(process: &Process) {
     random_views(process, 0, 24);
 }
 
-fn the_shared_pointer_is_had_by_one(process: &Process) {
+fn the_shared_file_pointer_is_exclusive(process: &Process) {
     let (comm, me) = (process.world(), process.world().rank());
     let file = scratch(comm, &Info::default());
     for number in 0..20 {
@@ -283,7 +283,7 @@ fn the_shared_pointer_is_had_by_one(process: &Process) {
     file.close().expect("closed");
 }
 
-fn ordered_is_by_rank(process: &Process) {
+fn ordered_operations_follow_ranks(process: &Process) {
     let (comm, me) = (process.world(), process.world().rank());
     let file = scratch(comm, &Info::default());
     // The first rank has no data in the second round.
@@ -305,7 +305,7 @@ fn ordered_is_by_rank(process: &Process) {
     file.close().expect("closed");
 }
 
-fn pointers_go_where_they_are_sought(process: &Process) {
+fn seek_sets_file_pointers(process: &Process) {
     let comm = process.world();
     let file = scratch(comm, &Info::default());
     // Every second int is visible.
@@ -409,7 +409,7 @@ fn errors_have_their_class(process: &Process) {
     barrier(comm);
 }
 
-fn a_full_disk_is_told_to_all(process: &Process) {
+fn a_full_disk_is_reported_to_all(process: &Process) {
     let (comm, me) = (process.world(), process.world().rank());
     let full = PathBuf::from("/dev/full");
     let file = File::open(comm, &full, mode(&[FileMode::WRONLY]), &Info::default(), Errhandler::Return);
@@ -503,7 +503,7 @@ fn a_full_disk_loses_nothing() {
 
 /// Random views in worlds, by seed.
 #[test]
-fn random_views_are_as_the_model_says() {
+fn random_views_match_the_model() {
     support::each_seed(2, "views", |seed| {
         let play = Play { seed, ..Play::new(1 + (seed % 5) as u32) };
         play.run(move |process| random_views(process, seed, 6))
@@ -590,7 +590,7 @@ impl Conversion for Doubled {
     }
 }
 
-fn conversions_are_the_programs(process: &Process) {
+fn user_defined_conversions_are_used(process: &Process) {
     let file = scratch(process.world(), &Info::default());
     let short = || Datatype::from(Basic::Short);
     let doubled = Representation::User { name: "doubled".into(), conversion: Arc::new(Doubled) };

@@ -14,7 +14,7 @@ use mpi::{
     Bootstrap, Bridge, Class, Collective, Comm, Config, Error, LocalBootstrap, LocalKvs, MatchEngine,
     Matcher, Mode, Port, Process, Result, Status,
 };
-use support::{Dice, buffer, each_seed, pattern, receive, send, with};
+use support::{TestRng, buffer, each_seed, pattern, receive, send, with};
 use verbs::host::world::{self, Ended, World};
 use verbs::host::{EventCount, Host, Lock, Span, Task};
 
@@ -62,12 +62,12 @@ impl Bridge for PipeEnd {
 }
 
 /// Number of connections to processes of other jobs.
-const STRANGERS: u32 = 4;
+const REMOTE_PROCS: u32 = 4;
 
 /// The job of one process, which allows connections to other jobs.
-struct Alone(Arc<LocalBootstrap>);
+struct SingleProcess(Arc<LocalBootstrap>);
 
-impl Bootstrap for Alone {
+impl Bootstrap for SingleProcess {
     fn rank(&self) -> u32 {
         self.0.rank()
     }
@@ -77,7 +77,7 @@ impl Bootstrap for Alone {
     }
 
     fn remote_procs_max(&self) -> u32 {
-        STRANGERS
+        REMOTE_PROCS
     }
 
     fn random_key(&self) -> Result<Key> {
@@ -135,7 +135,7 @@ fn live(way: Way, me: usize, host: &Host, seed: u64, ends: Vec<PipeEnd>, body: B
     let (fast_path, match_engine) = (way.fast_path, way.match_engine);
     let config = Config { ports, node, fast_path, match_engine, ..Config::default() };
     let bootstrap = LocalKvs::with_job_number(1, me as u64).bootstrap(0, host);
-    let process = Process::start(host, &config, Arc::new(Alone(bootstrap))).expect("a job");
+    let process = Process::start(host, &config, Arc::new(SingleProcess(bootstrap))).expect("a job");
     body(&process, seed, ends);
     process.finalize().expect("an end");
 }
@@ -206,7 +206,7 @@ macro_rules! bodies {
 }
 
 bodies! {
-    what_was_sent_before_leaving_arrives: takes_all, sends_and_leaves;
+    what_was_sent_before_leaving_arrives: receives_all, sends_and_leaves;
     a_reduction_ends_well_though_a_member_leaves_at_once: reduces_and_stays, reduces_and_leaves;
     a_receive_from_anybody_outlives_a_member: hears_of_the_last, leaves_first, sends_last;
     room_for_connections_comes_back: meets_many, visits, visits, visits, visits, visits, visits, visits, visits, visits, visits,
@@ -218,8 +218,8 @@ fn joined(process: &Process, end: &mut PipeEnd) -> Comm {
 }
 
 /// Lets some time pass without any action of this process.
-fn pause(process: &Process, dice: &mut Dice) {
-    let span = Span::from_us(dice.roll(200) as u64);
+fn pause(process: &Process, rng: &mut TestRng) {
+    let span = Span::from_us(rng.below(200) as u64);
     match process.host().node() {
         Some(_) => process.host().charge(span),
         None => std::thread::sleep(span.to_std()),
@@ -230,8 +230,8 @@ fn pause(process: &Process, dice: &mut Dice) {
 const LENGTHS: [usize; 6] = [0, 8, 500, 5_000, 70_000, 300_000];
 
 fn lengths(seed: u64) -> Vec<usize> {
-    let mut dice = Dice::new(seed);
-    (0..1 + dice.roll(40)).map(|_| LENGTHS[dice.roll(LENGTHS.len())]).collect()
+    let mut rng = TestRng::new(seed);
+    (0..1 + rng.below(40)).map(|_| LENGTHS[rng.below(LENGTHS.len())]).collect()
 }
 
 fn sends_and_leaves(process: &Process, seed: u64, mut ends: Vec<PipeEnd>) {
@@ -246,11 +246,11 @@ fn sends_and_leaves(process: &Process, seed: u64, mut ends: Vec<PipeEnd>) {
     comm.disconnect().expect("its own part");
 }
 
-fn takes_all(process: &Process, seed: u64, mut ends: Vec<PipeEnd>) {
-    let (comm, mut dice) = (joined(process, &mut ends[0]), Dice::new(seed + 99));
+fn receives_all(process: &Process, seed: u64, mut ends: Vec<PipeEnd>) {
+    let (comm, mut rng) = (joined(process, &mut ends[0]), TestRng::new(seed + 99));
     for (number, len) in lengths(seed).into_iter().enumerate() {
-        if dice.roll(3) == 0 {
-            pause(process, &mut dice);
+        if rng.below(3) == 0 {
+            pause(process, &mut rng);
         }
         let (bytes, status) = receive(&comm, 300_000, with(0, 7));
         assert!(status.class() == Class::SUCCESS && bytes == pattern(1, number, len), "{number}: {status:?}");
@@ -272,10 +272,10 @@ fn has_left(comm: &Comm, rank: i32) {
 }
 
 fn reduce(process: &Process, seed: u64, end: &mut PipeEnd, is_first: bool) {
-    let mut dice = Dice::new(seed * 2 + u64::from(is_first));
+    let mut rng = TestRng::new(seed * 2 + u64::from(is_first));
     let both = joined(process, end);
     let all = both.intercomm_merge(!is_first).expect("one communicator");
-    pause(process, &mut dice);
+    pause(process, &mut rng);
     let op: Op = Operator::Sum.into();
     let mut sum = [0_u8; 8];
     let mut one = 1_u64.to_ne_bytes();
@@ -329,7 +329,7 @@ fn hears_of_the_last(process: &Process, seed: u64, mut ends: Vec<PipeEnd>) {
     let mut from_any = all.ireceive(buffer(&mut got), with(mpi::ANY_SOURCE, 3)).expect("begun");
     receive(&all, 1, with(1, 1));
     send(&all, vec![1], with(1, 1));
-    pause(process, &mut Dice::new(seed));
+    pause(process, &mut TestRng::new(seed));
     // Returns when that process has left.
     has_left(&all, 1);
     send(&all, vec![2], with(2, 2));
@@ -346,7 +346,7 @@ fn visits(process: &Process, _: u64, mut ends: Vec<PipeEnd>) {
 
 /// Connects to more processes than the limit at a time, one after the other.
 fn meets_many(process: &Process, _: u64, mut ends: Vec<PipeEnd>) {
-    assert!(ends.len() > 2 * STRANGERS as usize);
+    assert!(ends.len() > 2 * REMOTE_PROCS as usize);
     for end in &mut ends {
         let comm = joined(process, end);
         let (bytes, status) = receive(&comm, 1, with(0, 7));

@@ -39,7 +39,7 @@ fn survivors(process: &Process) {
 /// Goal: messages that a process stored in a ring before it vanished are received, and no more is awaited. Method: the ring is in
 /// its second lap when rank 1 vanishes, and rank 0 receives the last 800 messages afterwards.
 #[test]
-fn what_a_lost_process_stored_is_there() {
+fn data_of_a_lost_process_remains() {
     const SENT: u64 = 2000;
     let (host, kvs) = (verbs::host::real::host(), mpi::LocalKvs::new(2));
     let start = |rank| {
@@ -167,7 +167,7 @@ fn without(process: &Process, leaver: i32) {
 /// Goal: no process waits forever for the peer's part of a long message, and an incomplete message is not reported as received.
 /// Method: the receiver or the sender vanishes when messages that both copy have started, before or after a part of its own.
 #[test]
-fn long_messages_end_when_one_of_two_that_copy_is_lost() {
+fn shared_copies_end_when_one_process_is_lost() {
     const LEN: usize = 3 << 20;
     for (leaver, progress) in [(0, 0), (0, 1), (1, 0), (1, 1), (1, 3)] {
         let (host, kvs) = (verbs::host::real::host(), mpi::LocalKvs::new(2));
@@ -215,7 +215,7 @@ fn long_messages_end_when_one_of_two_that_copy_is_lost() {
 }
 
 #[test]
-fn what_waits_for_a_lost_process_fails() {
+fn operations_waiting_for_a_lost_process_fail() {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
     let kvs = mpi::LocalKvs::new(3);
     for rank in 0..3 {
@@ -293,7 +293,7 @@ fn first_message_to_one_who_is_away(process: &Process) {
 }
 
 #[test]
-fn who_computes_is_not_lost() {
+fn a_computing_process_is_not_considered_lost() {
     for device in ["shm", "iwarp"] {
         in_threads(device, 3, mpi::Connect::OnDemand, first_message_to_one_who_is_away);
     }

@@ -10,7 +10,7 @@ use datatypes::{Basic, Operator};
 use mpi::{
     ANY_SOURCE, ANY_TAG, BsendSpace, Collective, Comm, Connect, MatchEngine, Matcher, Mode, Process, Request,
 };
-use support::{Dice, Play, buffer, each_seed, in_threads_by, in_threads_on, pattern, typed, with};
+use support::{Play, TestRng, buffer, each_seed, in_threads_by, in_threads_on, pattern, typed, with};
 use verbs::host::world::Ended;
 
 /// Seeds per network condition, unless `NICETY_SEEDS` sets another number.
@@ -35,16 +35,16 @@ struct Sent {
 }
 
 fn plan(seed: u64, ranks: i32) -> Vec<Sent> {
-    let mut dice = Dice::new(seed);
-    let count = 10 + dice.roll(60);
+    let mut rng = TestRng::new(seed);
+    let count = 10 + rng.below(60);
     let modes = [Mode::Standard, Mode::Standard, Mode::Synchronous, Mode::Buffered];
     let lens = [0, 1, 30, 90, 700, 6_000, 9_000, 60_000];
     let one = |_| Sent {
-        from: dice.roll(ranks as usize) as i32,
-        to: dice.roll(ranks as usize) as i32,
-        tag: dice.roll(3) as i32,
-        len: lens[dice.roll(lens.len())] + dice.roll(3),
-        mode: modes[dice.roll(modes.len())],
+        from: rng.below(ranks as usize) as i32,
+        to: rng.below(ranks as usize) as i32,
+        tag: rng.below(3) as i32,
+        len: lens[rng.below(lens.len())] + rng.below(3),
+        mode: modes[rng.below(modes.len())],
     };
     (0..count).map(one).collect()
 }
@@ -52,10 +52,10 @@ fn plan(seed: u64, ranks: i32) -> Vec<Sent> {
 /// A program: plans of messages among all ranks, and among subsets, each in its own communicator, so that messages of a rank that
 /// runs ahead do not mix with others. Portals does not support cancelling sends.
 fn play(process: &Process, seed: u64, match_engine: MatchEngine) {
-    let (world, mut dice) = (process.world(), Dice::new(seed ^ 0xc0));
+    let (world, mut rng) = (process.world(), TestRng::new(seed ^ 0xc0));
     process.attach_buffer(BsendSpace::Automatic).expect("the first");
-    for phase in 0..1 + dice.roll(3) as u64 {
-        let (ways, parts, turned) = (dice.roll(3), 1 + dice.roll(3) as i32, dice.roll(2) == 0);
+    for phase in 0..1 + rng.below(3) as u64 {
+        let (ways, parts, turned) = (rng.below(3), 1 + rng.below(3) as i32, rng.below(2) == 0);
         let key = if turned { -world.rank() } else { world.rank() };
         let comm = match ways {
             0 => world.dup().expect("a copy"),
@@ -66,9 +66,9 @@ fn play(process: &Process, seed: u64, match_engine: MatchEngine) {
                 half.split(0, half.rank()).expect("split").expect("a colour")
             }
         };
-        let in_vain = (match_engine == MatchEngine::Verbs).then(|| InVain::begin(&comm, seed));
+        let in_vain = (match_engine == MatchEngine::Verbs).then(|| CancelledReceives::begin(&comm, seed));
         exchange(process, &comm, seed + 1000 * phase);
-        in_vain.into_iter().for_each(InVain::end);
+        in_vain.into_iter().for_each(CancelledReceives::end);
     }
     process.detach_buffer().expect("flushed");
 }
@@ -76,7 +76,7 @@ fn play(process: &Process, seed: u64, match_engine: MatchEngine) {
 /// Sends this rank's messages of the plan without waiting, and receives its messages in some order and by some calls.
 fn exchange(process: &Process, world: &Comm, seed: u64) {
     let (me, plan) = (world.rank(), plan(seed, world.size()));
-    let mut dice = Dice::new(seed ^ 0x5eed ^ (process.world().rank() as u64) << 32);
+    let mut rng = TestRng::new(seed ^ 0x5eed ^ (process.world().rank() as u64) << 32);
     let mut outgoing: Vec<(Sent, Vec<u8>)> = (0..)
         .zip(&plan)
         .filter(|(_, sent)| sent.from == me)
@@ -88,7 +88,7 @@ fn exchange(process: &Process, world: &Comm, seed: u64) {
     let sums = Sums::begin(world, seed, &mut requests);
     let mut sends = outgoing.iter_mut();
     loop {
-        let next = if dice.roll(2) == 0 || incoming.is_empty() { sends.next() } else { None };
+        let next = if rng.below(2) == 0 || incoming.is_empty() { sends.next() } else { None };
         match next {
             Some((sent, bytes)) => {
                 let to = with(sent.to, sent.tag);
@@ -99,7 +99,7 @@ fn exchange(process: &Process, world: &Comm, seed: u64) {
             None if sends.len() > 0 => {
                 let _ = world.iprobe(with(ANY_SOURCE, ANY_TAG)).expect("valid");
             }
-            None => take(world, &mut dice, &mut incoming),
+            None => take(world, &mut rng, &mut incoming),
         }
     }
     let statuses = Request::wait_all(&mut requests.iter_mut().collect::<Vec<_>>());
@@ -109,22 +109,22 @@ fn exchange(process: &Process, world: &Comm, seed: u64) {
 }
 
 /// Sends that nobody receives; half of them are cancelled directly, and half at the end.
-struct InVain {
+struct CancelledReceives {
     aside: Comm,
     data: Vec<Vec<u8>>,
     sends: Vec<Request>,
 }
 
-impl InVain {
+impl CancelledReceives {
     fn begin(comm: &Comm, seed: u64) -> Self {
-        let mut dice = Dice::new(seed ^ 0xad ^ (comm.rank() as u64) << 32);
+        let mut rng = TestRng::new(seed ^ 0xad ^ (comm.rank() as u64) << 32);
         let aside = comm.dup().expect("a copy");
         let mut data: Vec<Vec<u8>> =
-            (0..dice.roll(4)).map(|_| vec![7; [0, 30, 6_000, 60_000][dice.roll(4)]]).collect();
+            (0..rng.below(4)).map(|_| vec![7; [0, 30, 6_000, 60_000][rng.below(4)]]).collect();
         let sends = data.iter_mut().map(|bytes| {
-            let to = with(dice.roll(comm.size() as usize) as i32, 0);
+            let to = with(rng.below(comm.size() as usize) as i32, 0);
             let send = aside.isend(Mode::Synchronous, &buffer(bytes), to).expect("begun");
-            if dice.roll(2) == 0 {
+            if rng.below(2) == 0 {
                 send.cancel().expect("active");
             }
             send
@@ -153,10 +153,10 @@ struct Sums(Vec<Vec<u8>>);
 
 impl Sums {
     fn begin(comm: &Comm, seed: u64, requests: &mut Vec<Request>) -> Self {
-        let mut dice = Dice::new(seed ^ 0x50);
+        let mut rng = TestRng::new(seed ^ 0x50);
         let mut all = Vec::new();
-        for number in 0..dice.roll(4) {
-            let words = [1, 5, 900][dice.roll(3)];
+        for number in 0..rng.below(4) {
+            let words = [1, 5, 900][rng.below(3)];
             let mine = (0..words).flat_map(|word| (value(comm.rank(), number) + word).to_ne_bytes());
             let mut sums: Vec<u8> = mine.collect();
             let output = typed(&mut sums, words as i64, &Basic::Uint64.into());
@@ -184,13 +184,13 @@ fn value(rank: i32, number: usize) -> u64 {
 }
 
 /// Receives one message by some call, and checks that the plan allows it.
-fn take(world: &Comm, dice: &mut Dice, incoming: &mut Vec<(usize, Sent)>) {
-    let wished = incoming[dice.roll(incoming.len())].1;
-    let source = if dice.roll(3) == 0 { ANY_SOURCE } else { wished.from };
-    let tag = if dice.roll(3) == 0 { ANY_TAG } else { wished.tag };
+fn take(world: &Comm, rng: &mut TestRng, incoming: &mut Vec<(usize, Sent)>) {
+    let wished = incoming[rng.below(incoming.len())].1;
+    let source = if rng.below(3) == 0 { ANY_SOURCE } else { wished.from };
+    let tag = if rng.below(3) == 0 { ANY_TAG } else { wished.tag };
     let from = with(source, tag);
     let mut bytes = vec![0; 70_000];
-    let status = match dice.roll(5) {
+    let status = match rng.below(5) {
         0 => world.receive(buffer(&mut bytes), from).expect("valid"),
         1 => world.ireceive(buffer(&mut bytes), from).expect("begun").wait(),
         2 => {
@@ -230,24 +230,24 @@ fn run(match_engine: MatchEngine, card: &'static str, seed: u64) -> Ended {
         .run(move |process| play(process, seed, match_engine))
 }
 
-fn come_to_their_ends(match_engine: MatchEngine) {
+fn complete_for_each_seed(match_engine: MatchEngine) {
     for card in WEATHERS {
         each_seed(SEEDS, card, |seed| run(match_engine, card, seed));
     }
 }
 
 #[test]
-fn random_programs_come_to_their_ends() {
-    come_to_their_ends(MatchEngine::Verbs);
+fn random_programs_complete() {
+    complete_for_each_seed(MatchEngine::Verbs);
 }
 
 #[test]
-fn random_programs_come_to_their_ends_by_portals() {
-    come_to_their_ends(MatchEngine::Portals(Matcher::Caller));
+fn random_programs_complete_by_portals() {
+    complete_for_each_seed(MatchEngine::Portals(Matcher::Caller));
 }
 
 #[test]
-fn random_programs_come_to_their_ends_wherever_portals_match() {
+fn random_programs_complete_with_each_portals_matcher() {
     for device in ["shm", "iwarp"] {
         for (matcher, _) in Matcher::ALL {
             in_threads_by(MatchEngine::Portals(matcher), device, 4, all_by_portals);
@@ -266,7 +266,7 @@ fn all_by_portals(process: &Process) {
 /// Devices with rings, devices that send, and ranks with and without memory for rings: then the two directions of a pair may use
 /// different protocols.
 #[test]
-fn random_programs_come_to_their_ends_by_all_ways() {
+fn random_programs_complete_by_all_protocols() {
     for devices in [vec!["shm"], vec!["shm(dm=4K)"], vec!["shm(dm=4K)", "shm"], vec!["iwarp"]] {
         in_threads_on(devices, 4, Connect::OnDemand, all);
     }

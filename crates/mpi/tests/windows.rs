@@ -36,17 +36,17 @@ macro_rules! bodies {
 bodies! {
     puts_and_gets_move_elements 3
     types_with_gaps_are_put_and_got 2
-    an_exclusive_lock_is_had_by_one 4
+    exclusive_locks_exclude_each_other 4
     shared_locks_are_shared 3
     starts_match_posts 3
-    operations_of_an_epoch_are_over_with_it 2
-    whoever_computes_holds_up_nobody 2
-    requests_end_with_their_operations 2
+    operations_complete_at_the_end_of_their_epoch 2
+    a_busy_target_delays_no_origin 2
+    requests_complete_with_their_operations 2
     accumulating_is_atomic 4
     operators_reduce_at_the_target 2
     accumulated_elements_may_have_gaps 2
-    one_of_many_swaps 4
-    dynamic_windows_reach_what_is_attached 3
+    only_one_compare_and_swap_succeeds 4
+    dynamic_windows_access_attached_memory 3
     attached_regions_have_a_limit 2
     wrong_arguments_are_named 2
     operations_out_of_epochs_are_refused 2
@@ -80,7 +80,7 @@ mod carried {
         types_with_gaps_are_put_and_got 2
         shared_locks_are_shared 3
         starts_match_posts 3
-        operations_of_an_epoch_are_over_with_it 2
+        operations_complete_at_the_end_of_their_epoch 2
         wrong_arguments_are_named 2
         operations_out_of_epochs_are_refused 2
         completed_operations_need_no_origin 2
@@ -217,7 +217,7 @@ fn types_with_gaps_are_put_and_got(process: &Process) {
 }
 
 /// Counts by a get and a put, which only a lock makes atomic.
-fn an_exclusive_lock_is_had_by_one(process: &Process) {
+fn exclusive_locks_exclude_each_other(process: &Process) {
     const TIMES: u64 = 20;
     let world = process.world();
     let mut memory = vec![0; 64];
@@ -293,7 +293,7 @@ fn completed_operations_need_no_origin(process: &Process) {
 
 /// Goal: at the end of an access epoch, all puts have been stored and all gets have returned. Method: each rank in turn puts to and
 /// gets from the other, one operation and several of all lengths.
-fn operations_of_an_epoch_are_over_with_it(process: &Process) {
+fn operations_complete_at_the_end_of_their_epoch(process: &Process) {
     const PART: usize = 70_000;
     let (world, me) = (process.world(), process.world().rank());
     let group = Group::new(vec![1 - me as u32]).expect("one");
@@ -367,7 +367,7 @@ fn starts_match_posts(process: &Process) {
 }
 
 /// Rank 0 polls its memory and calls nothing until rank 1 has locked, accumulated, put and unlocked.
-fn whoever_computes_holds_up_nobody(process: &Process) {
+fn a_busy_target_delays_no_origin(process: &Process) {
     let world = process.world();
     let mut memory = vec![0; 64];
     for window in both(world, &mut memory, 8) {
@@ -390,7 +390,7 @@ fn whoever_computes_holds_up_nobody(process: &Process) {
     }
 }
 
-fn requests_end_with_their_operations(process: &Process) {
+fn requests_complete_with_their_operations(process: &Process) {
     let world = process.world();
     let peer = 1 - world.rank();
     let window = allocated(world, 30_000, 1);
@@ -507,7 +507,7 @@ fn accumulated_elements_may_have_gaps(process: &Process) {
 }
 
 /// Of several compare-and-swaps of a zero, exactly one succeeds.
-fn one_of_many_swaps(process: &Process) {
+fn only_one_compare_and_swap_succeeds(process: &Process) {
     let world = process.world();
     let me = world.rank() as u64 + 1;
     let window = allocated(world, 80, 8);
@@ -517,7 +517,7 @@ fn one_of_many_swaps(process: &Process) {
         let [mine, zero, result] = [&mut mine, &mut zero, &mut was].map(|bytes| u64_buffer(bytes));
         window.compare_and_swap(&mine, &zero, &result, &u64_at(1, place)).expect("inside");
         let mut after = [0; 8];
-        let nothing = Buffer::nothing();
+        let nothing = Buffer::empty();
         window
             .get_accumulate(&nothing, &u64_buffer(&mut after), &u64_at(1, place), &Operator::NoOp.into())
             .expect("inside");
@@ -528,7 +528,7 @@ fn one_of_many_swaps(process: &Process) {
     window.free().expect("an end");
 }
 
-fn dynamic_windows_reach_what_is_attached(process: &Process) {
+fn dynamic_windows_access_attached_memory(process: &Process) {
     let world = process.world();
     let (me, peer) = (world.rank(), (world.rank() + 1) % 3);
     let window = Window::create_dynamic(world, Info::default()).expect("a window");
@@ -732,7 +732,7 @@ fn a_window_alone(process: &Process) {
     }
     let empty = allocated(alone, 0, 1);
     fence(&empty);
-    assert_eq!(empty.put(&Buffer::nothing(), &bytes_at(0, 0, 0)), Ok(()));
+    assert_eq!(empty.put(&Buffer::empty(), &bytes_at(0, 0, 0)), Ok(()));
     empty.free().expect("an end");
 }
 
@@ -772,7 +772,7 @@ fn members_share_memory(process: &Process) {
 }
 
 /// Threads of both ranks add concurrently, in one window and one epoch.
-fn threads_add_at_once(process: &Process) {
+fn threads_accumulate_concurrently(process: &Process) {
     const TIMES: u64 = 200;
     let window = allocated(process.world(), 16, 8);
     window.lock_all(Assert::default()).expect("idle");
@@ -804,7 +804,7 @@ fn piece(bytes: &mut [u8]) -> Piece {
 
 /// Goal: immediate changes of integers are atomic with each other and with all other accumulates. Method: both members add by all
 /// calls, one of which reduces two words together; no addition is lost, and neighbouring words are unchanged.
-fn integers_are_added_in_all_ways(process: &Process) {
+fn integers_are_added_by_all_calls(process: &Process) {
     const TIMES: u64 = 3000;
     let (window, mut at_once) = (allocated(process.world(), 32, 8), 0);
     window.lock_all(Assert::default()).expect("idle");
@@ -850,13 +850,13 @@ fn integers_are_added_in_all_ways(process: &Process) {
 }
 
 #[test]
-fn integers_are_added_by_members_at_once() {
-    in_threads("shm", 2, Connect::OnDemand, integers_are_added_in_all_ways);
+fn members_add_integers_concurrently() {
+    in_threads("shm", 2, Connect::OnDemand, integers_are_added_by_all_calls);
 }
 
 /// Goal: each immediate change applies its operator to exactly the given bytes. Method: all changes on halves of words, whose
 /// neighbours must stay unchanged.
-fn changes_are_those_of_operators(process: &Process) {
+fn integer_operations_match_operators(process: &Process) {
     let window = allocated(process.world(), 16, 4);
     window.lock_all(Assert::default()).expect("idle");
     let put = |place: usize, value: i32| set(&window, 4 * place, &value.to_ne_bytes());
@@ -896,14 +896,14 @@ fn changes_are_those_of_operators(process: &Process) {
 }
 
 #[test]
-fn changes_at_once_are_those_of_operators() {
-    in_threads("shm", 1, Connect::OnDemand, changes_are_those_of_operators);
+fn fast_integer_operations_match_operators() {
+    in_threads("shm", 1, Connect::OnDemand, integer_operations_match_operators);
 }
 
 /// Goal: elements reduced in place, immediately and on the general path, match the operator's result, and the former values are
 /// returned; a call that one path does not support is left to the other. Method: all operators on types of several sizes, compared
 /// with the operator applied to the test's own bytes.
-fn reductions_are_those_of_operators(process: &Process) {
+fn reductions_match_operators(process: &Process) {
     const COUNT: usize = 21;
     let types =
         [Basic::Int8, Basic::Uint16, Basic::Int, Basic::Double, Basic::LongDouble, Basic::CDoubleComplex];
@@ -983,8 +983,8 @@ fn reductions_are_those_of_operators(process: &Process) {
 }
 
 #[test]
-fn reductions_at_once_are_those_of_operators() {
-    in_threads("shm", 1, Connect::OnDemand, reductions_are_those_of_operators);
+fn fast_reductions_match_operators() {
+    in_threads("shm", 1, Connect::OnDemand, reductions_match_operators);
 }
 
 /// Goal: a flush orders earlier stores at the target before later loads, also on its fast path. Method: both members store in each
@@ -1040,9 +1040,9 @@ fn flushed_stores_come_before_loads() {
 }
 
 #[test]
-fn threads_of_members_add_at_once() {
+fn threads_of_members_add_concurrently() {
     for device in ["shm", "iwarp"] {
-        in_threads(device, 2, Connect::OnDemand, threads_add_at_once);
+        in_threads(device, 2, Connect::OnDemand, threads_accumulate_concurrently);
     }
 }
 

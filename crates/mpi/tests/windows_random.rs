@@ -8,7 +8,7 @@ mod support;
 
 use datatypes::{Basic, Datatype, Operator};
 use mpi::{Assert, Buffer, Collective, Connect, Info, LockKind, Process, TargetRange, Window};
-use support::{Dice, Play, each_seed, in_threads, typed};
+use support::{Play, TestRng, each_seed, in_threads, typed};
 use verbs::host::world::Ended;
 
 /// Seeds per network condition, unless `NICETY_SEEDS` sets another number.
@@ -38,19 +38,19 @@ enum Action {
 }
 
 /// The actions of a round, by member and word.
-fn plan(dice: &mut Dice, ranks: usize) -> Vec<Vec<Action>> {
+fn plan(rng: &mut TestRng, ranks: usize) -> Vec<Vec<Action>> {
     let operators = [Operator::Sum, Operator::Max, Operator::Bxor];
     let mut last = Action::Nothing;
     let mut one = |_| {
         // Often the same as for the previous word, so that there are runs.
-        if dice.roll(3) > 0 {
+        if rng.below(3) > 0 {
             return last;
         }
-        last = match dice.roll(4) {
+        last = match rng.below(4) {
             0 => Action::Nothing,
-            1 => Action::Put(dice.roll(ranks)),
-            2 => Action::Get(dice.roll(ranks)),
-            _ => Action::Reduce(operators[dice.roll(3)]),
+            1 => Action::Put(rng.below(ranks)),
+            2 => Action::Get(rng.below(ranks)),
+            _ => Action::Reduce(operators[rng.below(3)]),
         };
         last
     };
@@ -121,7 +121,7 @@ struct Turn<'a> {
     me: usize,
     /// Bytes of a displacement unit.
     unit: i64,
-    dice: Dice,
+    rng: TestRng,
     round: u64,
 }
 
@@ -142,7 +142,7 @@ impl Turn<'_> {
                 Action::Put(by) | Action::Get(by) => *by == self.me,
                 Action::Reduce(_) => true,
             };
-            let most = 1 + self.dice.roll(6);
+            let most = 1 + self.rng.below(6);
             let run =
                 actions[word..].iter().take(most).take_while(is_same).take_while(|action| is_mine(action));
             let count = run.count();
@@ -173,13 +173,10 @@ impl Turn<'_> {
         let uint = Datatype::from(Basic::Uint64);
         let buffer = typed(bytes, count as i64, &uint);
         let mut place = self.at(to, word, count);
-        match self.dice.roll(3) {
+        match self.rng.below(3) {
             0 if is_read => {
                 let read = Operator::NoOp.into();
-                return self
-                    .window
-                    .get_accumulate(&Buffer::nothing(), &buffer, &place, &read)
-                    .expect("inside");
+                return self.window.get_accumulate(&Buffer::empty(), &buffer, &place, &read).expect("inside");
             }
             1 => {
                 // The same words as blocks of a type.
@@ -198,21 +195,21 @@ impl Turn<'_> {
 fn play(process: &Process, seed: u64, may_share: bool) {
     let world = process.world();
     let (me, ranks) = (world.rank() as usize, world.size() as usize);
-    let mut dice = Dice::new(seed);
+    let mut rng = TestRng::new(seed);
     let mut memory = vec![0; WORDS * 8];
-    let (window, places) = window(process, dice.roll(4), &mut memory, may_share);
+    let (window, places) = window(process, rng.below(4), &mut memory, may_share);
     let mut expected = vec![vec![0; WORDS]; ranks];
     let unit = if places[0] == 0 { 8 } else { 1 };
     for round in 1..=ROUNDS {
-        let (plan, epoch) = (plan(&mut dice, ranks), dice.roll(4));
-        let own_dice = Dice::new(seed ^ round << 8 ^ (me as u64) << 40);
-        let mut turn = Turn { window: &window, places: &places, me, unit, dice: own_dice, round };
+        let (plan, epoch) = (plan(&mut rng, ranks), rng.below(4));
+        let own_dice = TestRng::new(seed ^ round << 8 ^ (me as u64) << 40);
+        let mut turn = Turn { window: &window, places: &places, me, unit, rng: own_dice, round };
         let mut own = Vec::new();
         window.fence(Assert::default()).expect("idle");
         if epoch == 1 {
             window.lock_all(Assert::default()).expect("idle");
         }
-        let first = turn.dice.roll(ranks);
+        let first = turn.rng.below(ranks);
         for to in (first..ranks).chain(0..first) {
             let kind = if epoch == 2 { LockKind::Exclusive } else { LockKind::Shared };
             if epoch >= 2 {
@@ -221,7 +218,7 @@ fn play(process: &Process, seed: u64, may_share: bool) {
             turn.play(to, &plan[to], &mut own);
             if epoch >= 2 {
                 window.unlock(to as i32).expect("locked");
-            } else if epoch == 1 && turn.dice.roll(2) == 0 {
+            } else if epoch == 1 && turn.rng.below(2) == 0 {
                 window.flush(to as i32).expect("locked");
             }
         }
@@ -259,7 +256,7 @@ fn run(card: &'static str, seed: u64) -> Ended {
 }
 
 #[test]
-fn random_windows_are_as_the_model_says() {
+fn random_windows_match_the_model() {
     for card in WEATHERS {
         each_seed(SEEDS, card, |seed| run(card, seed));
     }
@@ -267,7 +264,7 @@ fn random_windows_are_as_the_model_says() {
 
 /// With mapped parts, with parts that only the device can reach, and with too little mappable memory for all.
 #[test]
-fn random_windows_are_as_the_model_says_by_all_ways() {
+fn random_windows_match_the_model_by_all_protocols() {
     fn all(process: &Process) {
         (1..=25).for_each(|seed| play(process, seed, true));
     }

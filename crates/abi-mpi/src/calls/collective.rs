@@ -42,7 +42,7 @@ fn unless_in_place(address: Address, buffer: impl FnOnce() -> Answer<Buffer>) ->
 
 /// A buffer if it is significant, otherwise an empty one.
 fn if_significant(is_significant: bool, buffer: impl FnOnce() -> Answer<Buffer>) -> Answer<Buffer> {
-    if is_significant { buffer() } else { Ok(Buffer::nothing()) }
+    if is_significant { buffer() } else { Ok(Buffer::empty()) }
 }
 
 /// One contiguous buffer with a block for each of `ranks` ranks.
@@ -63,7 +63,7 @@ fn blocks<N: Number>(
 
 /// Empty blocks, if all counts are 0: the call then ignores addresses, displacements and datatypes.
 fn empty_blocks(counts: &[i64]) -> Option<Vec<Buffer>> {
-    counts.iter().all(|count| *count == 0).then(|| vec![Buffer::nothing(); counts.len()])
+    counts.iter().all(|count| *count == 0).then(|| vec![Buffer::empty(); counts.len()])
 }
 
 /// Blocks of one datatype at displacements in extents.

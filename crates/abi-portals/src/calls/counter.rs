@@ -62,7 +62,7 @@ exports! {
     fn PtlCTGet(ct: Handle, event: Out<PtlCtEvent>) {
         let (ni, ct) = object::<CtHandle>(ct)?;
         let event = event.required(Code::ArgInvalid)?;
-        event.set(PtlCtEvent::of(done(ni.test(|engine| engine.ct_get(ct)))?));
+        event.set(PtlCtEvent::new(done(ni.test(|engine| engine.ct_get(ct)))?));
         Ok(())
     }
 
@@ -70,7 +70,7 @@ exports! {
         let (ni, ct) = object::<CtHandle>(ct)?;
         let event = event.required(Code::ArgInvalid)?;
         let (count, _) = wait(&ni, "PtlCTWait", &[ct], &[test], TIME_FOREVER)?;
-        event.set(PtlCtEvent::of(count));
+        event.set(PtlCtEvent::new(count));
         Ok(())
     }
 
@@ -87,7 +87,7 @@ exports! {
         let (event, which) = (event.required(Code::ArgInvalid)?, which.required(Code::ArgInvalid)?);
         let (count, at) = wait(&ni, "PtlCTPoll", &cts, &tests, timeout)?;
         which.set(at as u32);
-        event.set(PtlCtEvent::of(count));
+        event.set(PtlCtEvent::new(count));
         Ok(())
     }
 

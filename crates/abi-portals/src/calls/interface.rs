@@ -53,7 +53,7 @@ exports! {
             return Err(Code::ArgInvalid);
         }
         let limits = state::open(kind, pid, desired.get().map(PtlLimits::limits))?;
-        actual.set(PtlLimits::of(&limits));
+        actual.set(PtlLimits::new(&limits));
         handle.set(handle::interface(kind.number()));
         Ok(())
     }
@@ -113,7 +113,7 @@ exports! {
             return Err(Code::NoSpace);
         }
         let room = usize::try_from(size).unwrap_or(usize::MAX);
-        let put = |(at, process): (usize, &Process)| map.element(at).set(PtlProcess::of(*process));
+        let put = |(at, process): (usize, &Process)| map.element(at).set(PtlProcess::new(*process));
         known.iter().enumerate().take(room).for_each(put);
         actual.set(known.len() as Size);
         Ok(())
@@ -131,14 +131,14 @@ exports! {
         let ni = ni(handle)?;
         // Without a map, no rank is known.
         let known = ni.id().unwrap_or(Process::rank(ANY));
-        id.required(Code::ArgInvalid)?.set(PtlProcess::of(known));
+        id.required(Code::ArgInvalid)?.set(PtlProcess::new(known));
         Ok(())
     }
 
     // Portals 4.3, section 3.9.
     fn PtlGetPhysId(handle: Handle, id: Out<PtlProcess>) {
         let ni = ni(handle)?;
-        id.required(Code::ArgInvalid)?.set(PtlProcess::of(ni.node().me()));
+        id.required(Code::ArgInvalid)?.set(PtlProcess::new(ni.node().me()));
         Ok(())
     }
 

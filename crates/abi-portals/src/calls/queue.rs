@@ -17,7 +17,7 @@ pub(super) const POLLED_MAX: u32 = 1 << 16;
 
 /// Stores an event for the program; fails with `EqDropped` if events before it were lost.
 fn give(taken: (Event, bool), event: Out<PtlEvent>) -> Answer<()> {
-    event.set(PtlEvent::of(&taken.0));
+    event.set(PtlEvent::new(&taken.0));
     if taken.1 { Err(Code::EqDropped) } else { Ok(()) }
 }
 

@@ -39,7 +39,7 @@ impl CallBuffers {
     ) -> Result<Plan> {
         for scratch in schedule.scratch() {
             let datatype = self.datatype(scratch.datatype)?;
-            self.scratch.push(Buffer::own_elements(datatype, scratch.count)?);
+            self.scratch.push(Buffer::zeroed(datatype, scratch.count)?);
         }
         let process = |peer: &Peer| match peer {
             Peer::Local(rank) => mine.process(*rank as i32).ok_or_else(not_in_call),
@@ -74,7 +74,7 @@ impl CallBuffers {
 
     fn buffer(&self, span: &Span) -> Result<Buffer> {
         if span.bytes == 0 {
-            return Ok(Buffer::nothing());
+            return Ok(Buffer::empty());
         }
         let (ElementType::Send(at) | ElementType::Receive(at)) = span.datatype else {
             let collectives::SpanBuffer::Scratch(at) = span.buffer else { return Err(not_in_call()) };
@@ -91,8 +91,8 @@ impl CallBuffers {
     fn part(&self, whole: &Buffer, span: &Span) -> Result<Buffer> {
         let datatype = self.datatype(span.datatype)?;
         // SAFETY: schedules stay within the blocks that their call describes, which are the buffers of `input` and `output`, and
-        // within the scratch that they ask for. Test: collectives_do_what_plain_ones_do, and those of the crate `collectives`.
-        let elements = unsafe { whole.within(span.displacement, span.count, &datatype) }?;
-        Ok(elements.window(span.from, span.bytes))
+        // within the scratch that they ask for. Test: collectives_match_a_reference, and those of the crate `collectives`.
+        let elements = unsafe { whole.at_displacement(span.displacement, span.count, &datatype) }?;
+        Ok(elements.packed_range(span.from, span.bytes))
     }
 }

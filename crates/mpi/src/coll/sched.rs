@@ -169,7 +169,7 @@ impl SchedRun {
                 }
                 SchedStep::Copy { from, to } => {
                     engine.host().charge_copy(from.len());
-                    to.copy_of(from);
+                    to.copy_data_from(from);
                 }
             }
         }
@@ -188,9 +188,9 @@ fn reduce(op: &Op, from: &Buffer, into: &Buffer, swapped: bool) -> Result<()> {
     if !swapped || op.is_commutative() {
         return into.reduce(from, op);
     }
-    let right = Buffer::own_elements(into.datatype().clone(), into.count())?;
-    right.copy_of(from);
+    let right = Buffer::zeroed(into.datatype().clone(), into.count())?;
+    right.copy_data_from(from);
     right.reduce(into, op)?;
-    into.copy_of(&right);
+    into.copy_data_from(&right);
     Ok(())
 }

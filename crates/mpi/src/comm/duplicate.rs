@@ -18,7 +18,7 @@ use crate::req::request::Request;
 use crate::status::Status;
 
 /// The current step of a member.
-enum Step {
+enum AgreementStep {
     /// It receives the name.
     ReceiveName(SlotKey, Buffer),
     /// The first members of the two groups exchange the names that they propose.
@@ -32,7 +32,7 @@ struct ContextAgreement {
     copy: Comm,
     /// Of messages within its group.
     match_key: MatchKey,
-    step: Step,
+    step: AgreementStep,
 }
 
 impl Task for ContextAgreement {
@@ -44,13 +44,13 @@ impl Task for ContextAgreement {
 impl ContextAgreement {
     fn try_advance(&mut self, engine: &mut Engine) -> Result<Option<Status>> {
         match &mut self.step {
-            Step::ReceiveName(key, payload) => {
+            AgreementStep::ReceiveName(key, payload) => {
                 let Some(status) = engine.take_status(*key) else { return Ok(None) };
                 status.ok()?;
                 self.copy.set_context(parse_context(&payload.to_vec())?);
                 Ok(Some(Status::empty()))
             }
-            Step::CompareNames { sent, received, own, theirs } => {
+            AgreementStep::CompareNames { sent, received, own, theirs } => {
                 if let Some(status) = sent.and_then(|key| engine.take_status(key)) {
                     status.ok()?;
                     *sent = None;
@@ -66,7 +66,7 @@ impl ContextAgreement {
                 self.start_send_name(engine, name)?;
                 self.try_advance(engine)
             }
-            Step::SendName(left) => {
+            AgreementStep::SendName(left) => {
                 let mut failed = None;
                 left.retain(|key| match engine.take_status(*key) {
                     Some(status) => {
@@ -84,12 +84,12 @@ impl ContextAgreement {
     /// Sends the name from the first member of a group to the others.
     fn start_send_name(&mut self, engine: &mut Engine, name: Context) -> Result<()> {
         self.copy.set_context(name);
-        let payload = Buffer::own(&name.number().to_le_bytes())?;
+        let payload = Buffer::from_bytes(&name.number().to_le_bytes())?;
         let mut left = Vec::new();
         for process in &self.copy.group().members()[1..] {
             left.extend(key_in_progress(engine.send(*process, self.match_key, &payload, Mode::Standard)?)?);
         }
-        self.step = Step::SendName(left);
+        self.step = AgreementStep::SendName(left);
         Ok(())
     }
 }
@@ -118,18 +118,18 @@ impl Comm {
         let own = if self.rank() == 0 { Some(self.core().new_context()?) } else { None };
         let agreement = self.core().with(|engine| -> Result<ContextAgreement> {
             let mut agreement =
-                ContextAgreement { copy: copy.clone(), match_key, step: Step::SendName(Vec::new()) };
+                ContextAgreement { copy: copy.clone(), match_key, step: AgreementStep::SendName(Vec::new()) };
             match own {
                 None => {
                     let (key, payload) = start_receive_name(engine, match_key, self.group())?;
-                    agreement.step = Step::ReceiveName(key, payload);
+                    agreement.step = AgreementStep::ReceiveName(key, payload);
                 }
                 Some(own) if self.is_inter() => {
-                    let payload = Buffer::own(&own.number().to_le_bytes())?;
+                    let payload = Buffer::from_bytes(&own.number().to_le_bytes())?;
                     let first = self.peers().process(0).unwrap_or_default();
                     let sent = key_in_progress(engine.send(first, between, &payload, Mode::Standard)?)?;
                     let (received, theirs) = start_receive_name(engine, between, self.peers())?;
-                    agreement.step = Step::CompareNames { sent, received, own, theirs };
+                    agreement.step = AgreementStep::CompareNames { sent, received, own, theirs };
                 }
                 Some(own) => agreement.start_send_name(engine, own)?,
             }
@@ -142,7 +142,7 @@ impl Comm {
 
 /// Starts to receive a name from the first member of a group.
 fn start_receive_name(engine: &mut Engine, match_key: MatchKey, from: &Group) -> Result<(SlotKey, Buffer)> {
-    let payload = Buffer::own(&[0; 8])?;
+    let payload = Buffer::from_bytes(&[0; 8])?;
     let wanted =
         MatchCriteria { context: match_key.context, source: from.process(0), tag: Some(match_key.tag) };
     let started = engine.receive(Receive {

@@ -31,7 +31,7 @@ impl<'a> OobChannel<'a> {
 
     /// Sends bytes to one process, and waits until they have been sent.
     pub(crate) fn send(&self, to: i32, bytes: &[u8]) -> Result<()> {
-        let (to, buffer) = (self.process(to)?, Buffer::own(bytes)?);
+        let (to, buffer) = (self.process(to)?, Buffer::from_bytes(bytes)?);
         match self.core.with(|engine| engine.send(to, self.match_key, &buffer, Mode::Standard))? {
             Started::Completed(status) => status.ok().map(drop),
             Started::InProgress(key) => {
@@ -52,7 +52,7 @@ impl<'a> OobChannel<'a> {
             }
             engine.transport.lost(source).map(|error| Err(error.clone()))
         })??;
-        let buffer = Buffer::own(&vec![0; len as usize])?;
+        let buffer = Buffer::from_bytes(&vec![0; len as usize])?;
         let receive = Receive { wanted, buffer: buffer.clone(), sources: SourceRanks::One(from) };
         let status = match self.core.with(|engine| engine.receive(receive)) {
             Started::Completed(status) => status,

@@ -2,7 +2,7 @@
 
 use crate::error::{Class, Error, Result};
 use crate::io::object::File;
-use crate::io::position::{Access, Direction, Position, Split};
+use crate::io::position::{Direction, FileAccess, Position, SplitCollective};
 use crate::memory::Buffer;
 use crate::p2p::engine::Started;
 use crate::req::request::Request;
@@ -102,7 +102,7 @@ impl File {
 
     fn begin_split(&self, direction: Direction, buffer: &Buffer, position: Position) -> Result<()> {
         let status = self.access_all(direction, buffer, position)?;
-        self.with(|state| state.split = Some(Split { direction, position, status }));
+        self.with(|state| state.split = Some(SplitCollective { direction, position, status }));
         Ok(())
     }
 
@@ -125,15 +125,16 @@ impl File {
     fn end_split(&self, direction: Direction, position: Position) -> Result<Status> {
         self.check_open()?;
         let kind = std::mem::discriminant::<Position>;
-        let fits =
-            |split: &mut Split| split.direction == direction && kind(&split.position) == kind(&position);
+        let fits = |split: &mut SplitCollective| {
+            split.direction == direction && kind(&split.position) == kind(&position)
+        };
         let split = self.with(|state| state.split.take_if(fits));
         let none = || Error::new(Class::IO, "no such split collective operation is active");
         split.map(|split| split.status).ok_or_else(none)
     }
 
     /// Checks an access, and determines its start. This advances a shared pointer.
-    fn access(&self, direction: Direction, buffer: &Buffer, position: Position) -> Result<Access> {
+    fn access(&self, direction: Direction, buffer: &Buffer, position: Position) -> Result<FileAccess> {
         let (view, etypes) = self.view_and_etypes(direction, buffer)?;
         if position != Position::Shared {
             self.check_random_access()?;
@@ -149,7 +150,7 @@ impl File {
     /// Moves the individual pointer past the data that were read or written.
     fn advance_pointer(
         &self,
-        access: &Access,
+        access: &FileAccess,
         position: Position,
         buffer: &Buffer,
         bytes: u64,

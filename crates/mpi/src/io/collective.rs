@@ -9,18 +9,18 @@ use std::sync::Arc;
 use crate::coll::sched::{Plan, SchedRun, SchedStep};
 use crate::comm::context::Plane;
 use crate::error::{Class, Error, Result};
-use crate::io::domains::{Domains, PieceList, interleave};
+use crate::io::domains::{FileDomains, PieceList, interleave};
 use crate::io::hints::Buffering;
 use crate::io::object::{File, agree_result};
-use crate::io::position::{Access, Direction};
-use crate::io::view::Piece;
+use crate::io::position::{Direction, FileAccess};
+use crate::io::view::FileRange;
 use crate::memory::Buffer;
 use crate::p2p::wire::MatchKey;
 use crate::status::Status;
 
 /// A process's part of an operation.
 struct OwnAccess {
-    access: Access,
+    access: FileAccess,
     /// The data in their file representation, if it differs.
     raw: Option<Buffer>,
     pieces: PieceList,
@@ -33,7 +33,7 @@ const DESCRIPTION_LEN: usize = 32;
 
 impl File {
     /// The start of this process's access when all use the shared pointer in rank order.
-    pub(super) fn ordered_access(&self, direction: Direction, buffer: &Buffer) -> Result<Access> {
+    pub(super) fn ordered_access(&self, direction: Direction, buffer: &Buffer) -> Result<FileAccess> {
         let comm = &self.0.comm;
         let found = self.view_and_etypes(direction, buffer);
         let etypes = found.as_ref().map_or(0, |(_, etypes)| *etypes);
@@ -54,9 +54,9 @@ impl File {
     pub(super) fn run_all(
         &self,
         direction: Direction,
-        access: Result<Access>,
+        access: Result<FileAccess>,
         buffer: &Buffer,
-    ) -> Result<(Access, Status)> {
+    ) -> Result<(FileAccess, Status)> {
         let comm = &self.0.comm;
         let part = access.and_then(|access| self.own_access(direction, access, buffer));
         let description = part.as_ref().map_or_else(
@@ -84,7 +84,7 @@ impl File {
     }
 
     /// This process's part.
-    fn own_access(&self, direction: Direction, access: Access, buffer: &Buffer) -> Result<OwnAccess> {
+    fn own_access(&self, direction: Direction, access: FileAccess, buffer: &Buffer) -> Result<OwnAccess> {
         let representation = access.view.representation();
         let len = representation.file_len(buffer)?;
         let pieces = access.view.pieces(access.from, len).collect();
@@ -115,17 +115,17 @@ impl File {
         buffer: &Buffer,
         ranges: &[Range<u64>],
         end: u64,
-    ) -> Result<(Access, Status)> {
+    ) -> Result<(FileAccess, Status)> {
         let hints = self.with(|state| state.hints);
         let touched = ranges.iter().filter(|range| !range.is_empty());
         let touched = touched.clone().map(|range| range.start).min().unwrap_or(0)
             ..touched.map(|range| range.end).max().unwrap_or(0);
         let size = self.0.comm.size();
-        let domains = Domains::new(touched, size, hints.nodes.unwrap_or(size as u32), hints.buffer);
+        let domains = FileDomains::new(touched, size, hints.nodes.unwrap_or(size as u32), hints.buffer);
         let OwnAccess { access, raw, pieces, .. } = part;
         let mine = if direction == Direction::Read { pieces.truncate(end) } else { pieces };
         let data = raw.as_ref().unwrap_or(buffer);
-        let rounds = Rounds::new(self, direction, &domains, &mine, data)?;
+        let rounds = CollectiveRounds::new(self, direction, &domains, &mine, data)?;
         let mut done = Ok(());
         for round in 0..domains.rounds() {
             // An error must not end the loop, because the others continue.
@@ -145,10 +145,10 @@ impl File {
 }
 
 /// The rounds of one operation.
-struct Rounds<'a> {
+struct CollectiveRounds<'a> {
     file: &'a File,
     direction: Direction,
-    domains: &'a Domains,
+    domains: &'a FileDomains,
     mine: &'a PieceList,
     data: &'a Buffer,
     /// This process's index as an aggregator, and the pieces of its domain by rank.
@@ -156,12 +156,12 @@ struct Rounds<'a> {
     match_key: MatchKey,
 }
 
-impl<'a> Rounds<'a> {
+impl<'a> CollectiveRounds<'a> {
     /// Sends each aggregator the pieces of its domain.
     fn new(
         file: &'a File,
         direction: Direction,
-        domains: &'a Domains,
+        domains: &'a FileDomains,
         mine: &'a PieceList,
         data: &'a Buffer,
     ) -> Result<Self> {
@@ -180,14 +180,18 @@ impl<'a> Rounds<'a> {
         let mut received = Vec::new();
         if let Some(me) = aggregator {
             for (rank, counts) in counts.chunks_exact(domains.ranks().len()).enumerate() {
-                let list = Buffer::own(&vec![0; counts[me] as usize])?;
+                let list = Buffer::from_bytes(&vec![0; counts[me] as usize])?;
                 rounds.add_transfer(&mut steps, (rank as i32, comm.rank()), (None, Some(list.clone())))?;
                 received.push(list);
             }
         }
         for (list, rank) in lists.iter().zip(domains.ranks()) {
             let to = received.get(comm.rank() as usize).filter(|_| *rank == comm.rank());
-            rounds.add_transfer(&mut steps, (comm.rank(), *rank), (Some(Buffer::own(list)?), to.cloned()))?;
+            rounds.add_transfer(
+                &mut steps,
+                (comm.rank(), *rank),
+                (Some(Buffer::from_bytes(list)?), to.cloned()),
+            )?;
         }
         rounds.run_steps(steps)?;
         let lists = || received.iter().map(|list| decode_pieces(&list.to_vec())).collect();
@@ -255,7 +259,7 @@ impl<'a> Rounds<'a> {
         for (aggregator, rank) in self.domains.ranks().iter().enumerate() {
             let (from, found) = self.mine.intersect(&self.domains.window(aggregator, round));
             let len = found.iter().map(|piece| piece.len).sum();
-            let here = (len > 0).then(|| self.data.clone().window(from, len));
+            let here = (len > 0).then(|| self.data.clone().packed_range(from, len));
             let there = own.take_if(|_| *rank == me);
             if self.direction == Direction::Write {
                 self.add_transfer(&mut steps, (me, *rank), (here, there))?;
@@ -274,11 +278,11 @@ struct RoundBuffer {
     /// Bytes of each rank.
     lens: Vec<u64>,
     /// The pieces in memory order.
-    pieces: Vec<Piece>,
+    pieces: Vec<FileRange>,
 }
 
 impl RoundBuffer {
-    fn new(aggregator: Option<&(usize, Vec<PieceList>)>, domains: &Domains, round: u64) -> Result<Self> {
+    fn new(aggregator: Option<&(usize, Vec<PieceList>)>, domains: &FileDomains, round: u64) -> Result<Self> {
         let (mut lens, mut pieces) = (Vec::new(), Vec::new());
         if let Some((me, lists)) = aggregator {
             let range = domains.window(*me, round);
@@ -288,7 +292,7 @@ impl RoundBuffer {
                 pieces.extend(found);
             }
         }
-        let memory = Buffer::own_elements(datatypes::Basic::Byte.into(), lens.iter().sum::<u64>() as i64)?;
+        let memory = Buffer::zeroed(datatypes::Basic::Byte.into(), lens.iter().sum::<u64>() as i64)?;
         Ok(Self { memory, lens, pieces })
     }
 
@@ -296,7 +300,7 @@ impl RoundBuffer {
     fn parts(&self) -> impl Iterator<Item = (i32, Buffer)> {
         let mut at = 0;
         (0..).zip(&self.lens).map(move |(rank, len)| {
-            let part = self.memory.clone().window(at, *len);
+            let part = self.memory.clone().packed_range(at, *len);
             at += len;
             (rank, part)
         })
@@ -304,7 +308,7 @@ impl RoundBuffer {
 
     /// Writes all pieces. Where pieces of several ranks overlap, the last rank's data remain.
     fn write(&self, file: &File) -> Result<()> {
-        self.memory.show(|bytes| {
+        self.memory.with_bytes(|bytes| {
             let mut rest = bytes;
             let pieces = self.pieces.iter().map(|piece| {
                 let (now, later) = rest.split_at(piece.len as usize);
@@ -323,7 +327,7 @@ impl RoundBuffer {
 
     /// Reads all pieces. Bytes past the end of the file stay zero.
     fn read(&self, file: &File) -> Result<()> {
-        let read = self.memory.fill(|bytes| {
+        let read = self.memory.with_bytes_mut(|bytes| {
             let (mut rest, len) = (&mut bytes[..], self.lens.iter().sum::<u64>() as usize);
             let mut pieces = Vec::with_capacity(self.pieces.len());
             for piece in &self.pieces {
@@ -377,13 +381,13 @@ fn words_of_description(bytes: &[u8]) -> [u64; 4] {
     [(); 4].map(|()| words.next().unwrap_or(0))
 }
 
-fn encode_pieces(pieces: &[Piece]) -> Vec<u8> {
+fn encode_pieces(pieces: &[FileRange]) -> Vec<u8> {
     pieces.iter().flat_map(|piece| [piece.offset, piece.len]).flat_map(u64::to_le_bytes).collect()
 }
 
 fn decode_pieces(bytes: &[u8]) -> PieceList {
     let words: Vec<u64> = words(bytes).collect();
-    words.chunks_exact(2).map(|two| Piece { offset: two[0], len: two[1] }).collect()
+    words.chunks_exact(2).map(|two| FileRange { offset: two[0], len: two[1] }).collect()
 }
 
 #[cfg(test)]
@@ -408,7 +412,7 @@ mod tests {
 
     #[test]
     fn piece_list_roundtrip_keeps_pieces() {
-        let pieces = [Piece { offset: 3, len: 5 }, Piece { offset: 1 << 40, len: 1 }];
+        let pieces = [FileRange { offset: 3, len: 5 }, FileRange { offset: 1 << 40, len: 1 }];
         let received = decode_pieces(&encode_pieces(&pieces));
         assert_eq!((received.total(), received.range()), (6, 3..(1 << 40) + 1));
         assert_eq!(received.intersect(&(0..u64::MAX)).1, pieces);

@@ -10,7 +10,7 @@ use rustix::io::{Errno, preadv, pwritev};
 
 use crate::error::{Class, Error, Result};
 use crate::io::mode::FileMode;
-use crate::io::view::Piece;
+use crate::io::view::FileRange;
 
 /// An open file.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl Disk {
     }
 
     /// Writes bytes to these pieces of the file.
-    pub(crate) fn write(&self, pieces: impl Iterator<Item = Piece>, mut bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write(&self, pieces: impl Iterator<Item = FileRange>, mut bytes: &[u8]) -> Result<()> {
         for piece in pieces {
             let (now, later) = bytes.split_at(piece.len as usize);
             self.map_error("writing", self.file.write_all_at(now, piece.offset))?;
@@ -134,12 +134,13 @@ impl Disk {
 
     /// Reads these pieces, which are in ascending order, up to the end of the file. Returns the size read. Nearby pieces are read
     /// by one call.
-    pub(crate) fn read(&self, pieces: impl Iterator<Item = Piece>, into: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read(&self, pieces: impl Iterator<Item = FileRange>, into: &mut [u8]) -> Result<usize> {
         let (mut pieces, mut done, mut scratch) = (pieces.peekable(), 0, Vec::new());
         while let Some(first) = pieces.next() {
             let mut merged = vec![first];
-            let reaches =
-                |end: u64, next: &Piece| next.offset <= end + GAP && next.end() <= first.offset + MERGED_MAX;
+            let reaches = |end: u64, next: &FileRange| {
+                next.offset <= end + GAP && next.end() <= first.offset + MERGED_MAX
+            };
             while let Some(next) = pieces.next_if(|next| reaches(merged[merged.len() - 1].end(), next)) {
                 merged.push(next);
             }

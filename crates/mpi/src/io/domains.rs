@@ -1,18 +1,18 @@
-//! [`Domains`]: assigns bytes of the file to the processes of a collective operation. No input or output.
+//! [`FileDomains`]: assigns bytes of the file to the processes of a collective operation. No input or output.
 //!
 //! The accessed range is divided into one domain per aggregator, and each domain into windows. An aggregator reads or writes one
 //! window per round.
 
 use std::ops::Range;
 
-use crate::io::view::Piece;
+use crate::io::view::FileRange;
 
 /// Domains begin at multiples of the page size.
 const PAGE: u64 = 4096;
 
 /// The division of a range of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Domains {
+pub(crate) struct FileDomains {
     range: Range<u64>,
     /// Ranks of the aggregators.
     ranks: Vec<i32>,
@@ -21,7 +21,7 @@ pub(crate) struct Domains {
     window: u64,
 }
 
-impl Domains {
+impl FileDomains {
     /// Divides a range among `nodes` of `size` ranks.
     pub(crate) fn new(range: Range<u64>, size: i32, nodes: u32, window: u64) -> Self {
         let begin = range.start / PAGE * PAGE;
@@ -58,13 +58,13 @@ impl Domains {
 /// Ascending pieces of a file, each with the total size of the pieces before it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PieceList {
-    pieces: Vec<Piece>,
+    pieces: Vec<FileRange>,
     before: Vec<u64>,
     total: u64,
 }
 
-impl FromIterator<Piece> for PieceList {
-    fn from_iter<T: IntoIterator<Item = Piece>>(pieces: T) -> Self {
+impl FromIterator<FileRange> for PieceList {
+    fn from_iter<T: IntoIterator<Item = FileRange>>(pieces: T) -> Self {
         let mut list = Self::default();
         for piece in pieces {
             list.before.push(list.total);
@@ -88,7 +88,7 @@ impl PieceList {
     }
 
     /// The pieces within a range of the file, and the number of listed bytes before it.
-    pub(crate) fn intersect(&self, range: &Range<u64>) -> (u64, Vec<Piece>) {
+    pub(crate) fn intersect(&self, range: &Range<u64>) -> (u64, Vec<FileRange>) {
         let first = self.pieces.partition_point(|piece| piece.end() <= range.start);
         let mut found = Vec::new();
         let mut before = self.before.get(first).copied().unwrap_or(self.total);
@@ -100,7 +100,7 @@ impl PieceList {
             if at == 0 {
                 before += offset - piece.offset;
             }
-            found.push(Piece { offset, len: piece.end().min(range.end) - offset });
+            found.push(FileRange { offset, len: piece.end().min(range.end) - offset });
         }
         (before, found)
     }
@@ -127,7 +127,7 @@ mod tests {
         /// Every byte of the range is in exactly one window of one aggregator, and the windows contain nothing else.
         #[test]
         fn windows_cover_the_range_once(start in 0_u64..20_000, len in 1_u64..100_000, size in 1_i32..9, nodes in 1_u32..12, window in 1_u64..30_000) {
-            let domains = Domains::new(start..start + len, size, nodes, window);
+            let domains = FileDomains::new(start..start + len, size, nodes, window);
             prop_assert!(domains.ranks().windows(2).all(|two| two[0] < two[1]));
             prop_assert!(domains.ranks().iter().all(|rank| (0..size).contains(rank)));
             let mut next = start / PAGE * PAGE;
@@ -146,11 +146,11 @@ mod tests {
         fn intersection_agrees_with_list_of_bytes(pieces in prop::collection::vec((0_u64..5, 1_u64..6), 0..8), from in 0_u64..40, len in 0_u64..40) {
             let mut at = 0;
             let pieces = pieces.into_iter().map(|(gap, len)| {
-                let piece = Piece { offset: at + gap, len };
+                let piece = FileRange { offset: at + gap, len };
                 at = piece.end();
                 piece
             });
-            let pieces: Vec<Piece> = pieces.collect();
+            let pieces: Vec<FileRange> = pieces.collect();
             let bytes: Vec<u64> = pieces.iter().flat_map(|piece| piece.offset..piece.end()).collect();
             let list: PieceList = pieces.into_iter().collect();
             prop_assert_eq!(list.total(), bytes.len() as u64);

@@ -2,7 +2,7 @@
 
 use crate::error::{Class, Error, Result};
 use crate::io::object::File;
-use crate::io::position::{Access, Direction};
+use crate::io::position::{Direction, FileAccess};
 use crate::io::view::View;
 use crate::memory::Buffer;
 use crate::status::Status;
@@ -28,14 +28,14 @@ impl File {
         Ok((view, etypes))
     }
 
-    pub(super) fn access_from(&self, view: View, first: i64, etypes: i64) -> Result<Access> {
+    pub(super) fn access_from(&self, view: View, first: i64, etypes: i64) -> Result<FileAccess> {
         let from = view.view_bytes_before(first)?;
         view.check_range(from, etypes as u64 * view.etype_size())?;
-        Ok(Access { view, from })
+        Ok(FileAccess { view, from })
     }
 
     /// Reads without the other processes.
-    pub(super) fn read_independent(&self, access: &Access, buffer: &Buffer) -> Result<Status> {
+    pub(super) fn read_independent(&self, access: &FileAccess, buffer: &Buffer) -> Result<Status> {
         let representation = access.view.representation();
         let bytes = match representation.file_buffer(buffer)? {
             None => self.with_atomicity(true, || self.read_pieces(access, buffer))?,
@@ -48,7 +48,7 @@ impl File {
     }
 
     /// Writes without the other processes.
-    pub(super) fn write_independent(&self, access: &Access, buffer: &Buffer) -> Result<Status> {
+    pub(super) fn write_independent(&self, access: &FileAccess, buffer: &Buffer) -> Result<Status> {
         let raw = access.view.representation().encode(buffer)?;
         self.with_atomicity(false, || self.write_pieces(access, raw.as_ref().unwrap_or(buffer)))?;
         Ok(Status { bytes: buffer.len(), ..Status::empty() })
@@ -63,19 +63,19 @@ impl File {
         self.0.disk.with_lock(is_shared, act)
     }
 
-    fn write_pieces(&self, access: &Access, buffer: &Buffer) -> Result<()> {
+    fn write_pieces(&self, access: &FileAccess, buffer: &Buffer) -> Result<()> {
         for (from, part) in chunks(buffer) {
             let pieces = access.view.pieces(access.from + from, part.len());
-            part.show(|bytes| self.0.disk.write(pieces, bytes))?;
+            part.with_bytes(|bytes| self.0.disk.write(pieces, bytes))?;
         }
         Ok(())
     }
 
-    fn read_pieces(&self, access: &Access, buffer: &Buffer) -> Result<u64> {
+    fn read_pieces(&self, access: &FileAccess, buffer: &Buffer) -> Result<u64> {
         let mut done = 0;
         for (from, part) in chunks(buffer) {
             let pieces = access.view.pieces(access.from + from, part.len());
-            let count = part.fill(|bytes| self.0.disk.read(pieces, bytes))? as u64;
+            let count = part.with_bytes_mut(|bytes| self.0.disk.read(pieces, bytes))? as u64;
             done += count;
             if count < part.len() {
                 break;
@@ -87,7 +87,7 @@ impl File {
 
 /// The whole buffer if it is contiguous, otherwise chunks; each with its offset.
 fn chunks(buffer: &Buffer) -> impl Iterator<Item = (u64, Buffer)> {
-    let step = if buffer.one_piece().is_some() { buffer.len() } else { CHUNK };
+    let step = if buffer.contiguous_range().is_some() { buffer.len() } else { CHUNK };
     let starts = (0..buffer.len()).step_by(step.max(1) as usize);
-    starts.map(move |from| (from, buffer.clone().window(from, step)))
+    starts.map(move |from| (from, buffer.clone().packed_range(from, step)))
 }

@@ -17,7 +17,7 @@ use crate::io::disk::Disk;
 use crate::io::hints::Hints;
 use crate::io::mode::FileMode;
 use crate::io::pointer::SharedPointer;
-use crate::io::position::{Split, Whence};
+use crate::io::position::{SplitCollective, Whence};
 use crate::io::representation::Representation;
 use crate::io::view::View;
 
@@ -47,7 +47,7 @@ pub(super) struct FileState {
     pub(super) position: i64,
     pub(super) is_atomic: bool,
     /// The active split collective operation.
-    pub(super) split: Option<Split>,
+    pub(super) split: Option<SplitCollective>,
     pub(super) hints: Hints,
     pub(super) errhandler: Errhandler,
 }

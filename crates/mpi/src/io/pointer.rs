@@ -25,7 +25,7 @@ impl SharedPointer {
     /// Changes it. Returns the former value.
     fn fetch_and_op(&self, by: i64, operator: Operator) -> Result<i64> {
         let datatype = || Datatype::from(Basic::Int64);
-        let (value, before) = (Buffer::own_elements(datatype(), 1)?, Buffer::own_elements(datatype(), 1)?);
+        let (value, before) = (Buffer::zeroed(datatype(), 1)?, Buffer::zeroed(datatype(), 1)?);
         value.store(&by.to_ne_bytes());
         let at = TargetRange { rank: 0, displacement: 0, count: 1, datatype: datatype() };
         self.0.get_accumulate(&value, &before, &at, &Op::Predefined(operator))?;

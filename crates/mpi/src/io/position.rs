@@ -34,14 +34,14 @@ pub enum Whence {
 
 /// A split collective operation. Its first half did the work.
 #[derive(Debug)]
-pub(super) struct Split {
+pub(super) struct SplitCollective {
     pub(super) direction: Direction,
     pub(super) position: Position,
     pub(super) status: Status,
 }
 
 /// A checked access: the view, and the offset of its start in the view's bytes.
-pub(super) struct Access {
+pub(super) struct FileAccess {
     pub(super) view: View,
     pub(super) from: u64,
 }

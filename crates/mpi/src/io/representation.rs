@@ -112,11 +112,11 @@ impl Representation {
     pub(crate) fn encode(&self, buffer: &Buffer) -> Result<Option<Buffer>> {
         Ok(Some(match self {
             Self::Native | Self::Internal => return Ok(None),
-            Self::External32 => Buffer::own(&buffer.to_external32()?)?,
+            Self::External32 => Buffer::from_bytes(&buffer.to_external32()?)?,
             Self::User { conversion, .. } => {
                 let mut bytes = vec![0; self.file_len(buffer)? as usize];
                 conversion.write(buffer.address(), buffer.count(), buffer.datatype(), &mut bytes)?;
-                Buffer::own(&bytes)?
+                Buffer::from_bytes(&bytes)?
             }
         }))
     }
@@ -125,7 +125,7 @@ impl Representation {
     pub(crate) fn file_buffer(&self, buffer: &Buffer) -> Result<Option<Buffer>> {
         match self {
             Self::Native | Self::Internal => Ok(None),
-            _ => Buffer::own_elements(Basic::Byte.into(), self.file_len(buffer)? as i64).map(Some),
+            _ => Buffer::zeroed(Basic::Byte.into(), self.file_len(buffer)? as i64).map(Some),
         }
     }
 

@@ -7,12 +7,12 @@ use crate::io::representation::Representation;
 
 /// A contiguous range of bytes in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct FileRange {
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
 
-impl Piece {
+impl FileRange {
     /// The end of the range.
     pub(crate) fn end(self) -> u64 {
         self.offset + self.len
@@ -143,18 +143,21 @@ impl View {
 
     /// The pieces of the file for `len` bytes of the view, from `from` on, for bytes that pass [`View::check_range`]; merged and
     /// ascending.
-    pub(crate) fn pieces(&self, from: u64, len: u64) -> Pieces {
+    pub(crate) fn pieces(&self, from: u64, len: u64) -> FileRanges {
         match &self.tile {
             FileTile::Dense { first } => {
                 let offset = self.displacement + first + from;
-                Pieces { tiles: None, left: 0, open: (len > 0).then_some(Piece { offset, len }) }
+                FileRanges { tiles: None, left: 0, open: (len > 0).then_some(FileRange { offset, len }) }
             }
             FileTile::Gaps { start, bytes, extent, .. } => {
                 let mut cursor = start.clone();
                 cursor.seek(from % bytes);
                 let base = self.displacement + from / bytes * extent;
-                let mut pieces =
-                    Pieces { tiles: Some(Tiles { cursor, base, extent: *extent }), left: len, open: None };
+                let mut pieces = FileRanges {
+                    tiles: Some(Tiles { cursor, base, extent: *extent }),
+                    left: len,
+                    open: None,
+                };
                 pieces.open = pieces.next_run();
                 pieces
             }
@@ -204,12 +207,12 @@ impl FileTile {
 
 /// An iterator over the pieces of a view's bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Pieces {
+pub(crate) struct FileRanges {
     tiles: Option<Tiles>,
     /// Bytes not yet added to `open`.
     left: u64,
     /// The piece under construction, which the next run may extend.
-    open: Option<Piece>,
+    open: Option<FileRange>,
 }
 
 #[derive(Clone, Debug)]
@@ -220,8 +223,8 @@ struct Tiles {
     extent: u64,
 }
 
-impl Pieces {
-    fn next_run(&mut self) -> Option<Piece> {
+impl FileRanges {
+    fn next_run(&mut self) -> Option<FileRange> {
         let tiles = self.tiles.as_mut().filter(|_| self.left > 0)?;
         if tiles.cursor.remaining() == 0 {
             tiles.cursor.seek(0);
@@ -229,14 +232,14 @@ impl Pieces {
         }
         let run = tiles.cursor.next_run(self.left)?;
         self.left -= run.length;
-        Some(Piece { offset: tiles.base + run.offset as u64, len: run.length })
+        Some(FileRange { offset: tiles.base + run.offset as u64, len: run.length })
     }
 }
 
-impl Iterator for Pieces {
-    type Item = Piece;
+impl Iterator for FileRanges {
+    type Item = FileRange;
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<FileRange> {
         let mut whole = self.open.take()?;
         while let Some(run) = self.next_run() {
             if run.offset != whole.end() {
@@ -280,7 +283,7 @@ mod tests {
             (0..).filter(|n| seen(*n)).take((from + len) as usize + 1).map(|n| n as u64).collect();
         let view = view(displacement, Basic::Int, filetype).expect("ascending");
         let (start, want) = (displacement as u64, &all[from as usize..(from + len) as usize]);
-        let pieces: Vec<Piece> = view.pieces(from, len).collect();
+        let pieces: Vec<FileRange> = view.pieces(from, len).collect();
         let bytes: Vec<u64> = pieces.iter().flat_map(|piece| piece.offset..piece.end()).collect();
         assert_eq!(bytes, want.iter().map(|byte| byte + start).collect::<Vec<_>>());
         assert!(pieces.windows(2).all(|two| two[0].end() < two[1].offset), "merged: {pieces:?}");

@@ -12,16 +12,16 @@ use crate::req::request::Request;
 use crate::status::Status;
 
 /// Completes when a space holds no message.
-struct Flush(SpaceOwner);
+struct FlushTask(SpaceOwner);
 
-impl Task for Flush {
+impl Task for FlushTask {
     fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
         engine.spaces.is_flushed(self.0).then(Status::empty)
     }
 }
 
 fn flush(core: &Core, owner: SpaceOwner) -> Started {
-    core.with(|engine| engine.start_task(Box::new(Flush(owner))))
+    core.with(|engine| engine.start_task(Box::new(FlushTask(owner))))
 }
 
 impl Process {

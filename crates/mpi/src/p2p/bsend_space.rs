@@ -31,14 +31,14 @@ pub(crate) type SpaceOwner = Option<u64>;
 
 /// An attached space, and how many bytes of it are in use.
 #[derive(Debug, Default)]
-struct Space {
+struct AttachedSpace {
     attached: BsendSpace,
     used: u64,
 }
 
 /// All spaces. Sends of a communicator without a space of its own use the process's space.
 #[derive(Debug, Default)]
-pub(crate) struct BsendSpaces(BTreeMap<SpaceOwner, Space>);
+pub(crate) struct BsendSpaces(BTreeMap<SpaceOwner, AttachedSpace>);
 
 /// The part of a space that a message uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl BsendSpaces {
                 "a buffer for buffered sends is attached already; detach it first (MPI_Buffer_detach)",
             ));
         }
-        self.0.insert(owner, Space { attached, used: 0 });
+        self.0.insert(owner, AttachedSpace { attached, used: 0 });
         Ok(())
     }
 

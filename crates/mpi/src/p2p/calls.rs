@@ -411,7 +411,7 @@ impl Comm {
         let announced =
             PartitionInfo { parts, first_tag: self.reserve_part_tags(parts), bytes: buffer.len() };
         let (announcement, context) =
-            (Buffer::own(&announced.bytes())?, self.context(Plane::PartitionedInfo)?);
+            (Buffer::from_bytes(&announced.bytes())?, self.context(Plane::PartitionedInfo)?);
         self.core().with(|engine| -> Result<()> {
             if let Started::InProgress(key) =
                 engine.send(to, MatchKey { context, tag }, &announcement, Mode::Standard)?
@@ -436,7 +436,7 @@ impl Comm {
         let Some((from, MatchKey { tag, .. })) = self.send_target(from)? else {
             return Ok(self.null_partitioned());
         };
-        let (into, sources) = (Buffer::own(&[0; PARTITION_INFO_LEN])?, self.peers().clone());
+        let (into, sources) = (Buffer::from_bytes(&[0; PARTITION_INFO_LEN])?, self.peers().clone());
         let wanted = MatchCriteria {
             context: self.context(Plane::PartitionedInfo)?,
             source: Some(from),

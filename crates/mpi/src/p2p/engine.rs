@@ -29,7 +29,8 @@ use verbs::{SendOp, Sge};
 use crate::error::{Error, Result};
 use crate::p2p::matching::Envelope;
 use crate::p2p::operation::{
-    Access, ArrivedData, MatchReport, OpState, Operation, RdmaBuffer, RtsInfo, SourceRanks, UnexpectedBody,
+    ArrivedData, MatchReport, OpState, Operation, RdmaAccess, RdmaBuffer, RtsInfo, SourceRanks,
+    UnexpectedBody,
 };
 use crate::p2p::shm_copy::SharedMessage;
 use crate::p2p::wire::Message;
@@ -164,8 +165,8 @@ impl Engine {
             }
             Message::CancelReq { id } => self.handle_cancel_req(from, id),
             Message::CancelRsp { id } => self.handle_cancel_rsp(from, SlotKey::from_number(id)),
-            Message::ShmCts { id, key, at, place, turn } => {
-                let share = SharedMessage { place, turn, length: at.length };
+            Message::ShmCts { id, key, at, word, sequence } => {
+                let share = SharedMessage { word, sequence, length: at.length };
                 self.start_sender_copy(from, SlotKey::from_number(id), key, share, at);
             }
             Message::ShmFin { key, pieces } => self.handle_shm_fin(from, SlotKey::from_number(key), pieces),
@@ -187,7 +188,7 @@ impl Engine {
         rdma_buffer: Option<RdmaBuffer>,
     ) -> Result<Started> {
         self.host.charge_step(Step::Request, 1);
-        let access = Access { process, left: requests.len(), rdma_buffer };
+        let access = RdmaAccess { process, left: requests.len(), rdma_buffer };
         let key = self.operations.insert(Operation::new(OpState::Access(Box::new(access))));
         self.start_or_remove(key, |engine| {
             requests.iter().try_for_each(|(op, piece)| engine.transport.access(process, *op, *piece, key))

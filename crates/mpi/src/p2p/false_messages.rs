@@ -12,7 +12,7 @@ use crate::memory::Buffer;
 use crate::p2p::engine::Mode;
 use crate::p2p::matching::MatchCriteria;
 use crate::p2p::operation::{Receive, SourceRanks};
-use crate::p2p::wire::{Exposed, MatchKey, Message};
+use crate::p2p::wire::{MatchKey, Message, RemoteMemory};
 use crate::peers::connection::Payload;
 use crate::peers::nic::Port;
 use crate::process::{Config, Process};
@@ -112,8 +112,10 @@ fn is_complete(process: &Process, key: SlotKey) -> bool {
 fn receive_waits_for_its_own_pieces() {
     for pieces in [PIECES, u32::MAX] {
         let both = pair();
-        let (sent, got) =
-            (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+        let (sent, got) = (
+            Buffer::from_bytes(&data()).expect("memory"),
+            Buffer::from_bytes(&vec![0; LEN]).expect("memory"),
+        );
         let wanted = MatchCriteria { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
         let receive = Receive { wanted, buffer: got.clone(), sources: SourceRanks::One(1) };
         let receiving = both[0].core().with(|engine| {
@@ -138,19 +140,23 @@ fn receive_waits_for_its_own_pieces() {
 #[test]
 fn send_waits_for_its_own_pieces() {
     let both = pair();
-    let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+    let (sent, got) =
+        (Buffer::from_bytes(&data()).expect("memory"), Buffer::from_bytes(&vec![0; LEN]).expect("memory"));
     let sending = begin_send(&both[0], &sent);
-    let (addr, _) = got.one_piece().expect("one");
+    let (addr, _) = got.contiguous_range().expect("one");
     let (invited, _registration) = both[1].core().with(|engine| {
         let registration = engine.transport.reach(0, addr, LEN, false).expect("reached");
         let remote = registration.remote(addr as u64);
-        let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: LEN as u64 };
+        let at = RemoteMemory { addr: remote.addr, rkey: remote.rkey, length: LEN as u64 };
         let shares = [5, 6].map(|key| {
             engine.transport.await_share(0, SlotKey::from_number(key), LEN as u64);
             (key, engine.transport.next_share(0).expect("a word").1)
         });
         let id = sending.number();
-        (shares.map(|(key, s)| Message::ShmCts { id, key, at, place: s.place, turn: s.turn }), registration)
+        (
+            shares.map(|(key, s)| Message::ShmCts { id, key, at, word: s.word, sequence: s.sequence }),
+            registration,
+        )
     });
     let done = Message::Fin { id: sending.number(), ok: true };
     send_messages(&both[1], &invited);
@@ -177,15 +183,15 @@ fn false_fragments_and_cts_are_ignored() {
         both[1].core().with(|engine| engine.transport.send(0, message, payload, None)).expect("reached");
     };
     let heard = |what: &str| {
-        let flush = Buffer::own(&[0; 20]).expect("memory");
+        let flush = Buffer::from_bytes(&[0; 20]).expect("memory");
         let receiving = begin_receive(&both[0], &flush);
         say_with(Message::Eager { match_key: LABEL, answer: None }, b"that is all of it ok");
         progress_until(&both, || is_complete(&both[0], receiving));
         assert_eq!(flush.to_vec(), b"that is all of it ok", "{what}");
     };
-    let got = Buffer::own(&[0; 8]).expect("memory");
+    let got = Buffer::from_bytes(&[0; 8]).expect("memory");
     let receiving = begin_receive(&both[0], &got);
-    let at = Exposed { addr: 0, rkey: 0, length: 8 };
+    let at = RemoteMemory { addr: 0, rkey: 0, length: 8 };
     send_messages(&both[1], &[Message::Rts { match_key: LABEL, id: 9, at, frag_bytes: 8, put: false }]);
     say_with(Message::Frag { id: 9 }, &[1; 16]);
     say_with(Message::Frag { id: 10 }, &[1; 8]);
@@ -195,20 +201,21 @@ fn false_fragments_and_cts_are_ignored() {
     progress_until(&both, || is_complete(&both[0], receiving));
     assert_eq!(got.to_vec(), b"the part");
 
-    let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+    let (sent, got) =
+        (Buffer::from_bytes(&data()).expect("memory"), Buffer::from_bytes(&vec![0; LEN]).expect("memory"));
     let started = |engine: &mut crate::p2p::engine::Engine| {
         let started = engine.start_send(1, LABEL, &sent, (Mode::Standard, true)).expect("reached");
         engine.key_of(started)
     };
     let sending = both[0].core().with(started);
     let id = sending.number();
-    let long = Exposed { addr: 0, rkey: 5, length: LEN as u64 };
+    let long = RemoteMemory { addr: 0, rkey: 5, length: LEN as u64 };
     send_messages(
         &both[1],
         &[
             Message::Cts { id, at: long, place: 0 },
-            Message::Cts { id: id + 1, at: Exposed { length: 1, ..long }, place: 0 },
-            Message::Cts { id, at: Exposed { length: 0, ..long }, place: 0 },
+            Message::Cts { id: id + 1, at: RemoteMemory { length: 1, ..long }, place: 0 },
+            Message::Cts { id, at: RemoteMemory { length: 0, ..long }, place: 0 },
         ],
     );
     heard("wrong places");
@@ -223,7 +230,8 @@ fn false_fragments_and_cts_are_ignored() {
 #[test]
 fn false_cancel_messages_are_ignored() {
     let all = job::<3>();
-    let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+    let (sent, got) =
+        (Buffer::from_bytes(&data()).expect("memory"), Buffer::from_bytes(&vec![0; LEN]).expect("memory"));
     let sending = begin_send_to(1, &all[0], &sent);
     let others = begin_send_to(0, &all[2], &sent);
     let tell = |message: Message| {
@@ -249,8 +257,10 @@ fn false_cancel_messages_are_ignored() {
 fn receiver_that_also_sends_invites_no_copies() {
     for sends in [true, false] {
         let both = pair();
-        let (sent, got) =
-            (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+        let (sent, got) = (
+            Buffer::from_bytes(&data()).expect("memory"),
+            Buffer::from_bytes(&vec![0; LEN]).expect("memory"),
+        );
         if sends {
             begin_send(&both[0], &sent);
         }
@@ -276,8 +286,8 @@ fn receiver_that_also_sends_invites_no_copies() {
 fn both_sides_copy_each_of_many_messages() {
     const MANY: usize = 20;
     let both = pair();
-    let sent: Vec<Buffer> = (0..MANY).map(|_| Buffer::own(&data()).expect("memory")).collect();
-    let got: Vec<Buffer> = (0..MANY).map(|_| Buffer::own(&vec![0; LEN]).expect("memory")).collect();
+    let sent: Vec<Buffer> = (0..MANY).map(|_| Buffer::from_bytes(&data()).expect("memory")).collect();
+    let got: Vec<Buffer> = (0..MANY).map(|_| Buffer::from_bytes(&vec![0; LEN]).expect("memory")).collect();
     let receiving: Vec<SlotKey> = got.iter().map(|got| begin_receive(&both[0], got)).collect();
     for sent in &sent {
         begin_send(&both[1], sent);
@@ -302,8 +312,9 @@ fn both_sides_copy_each_of_many_messages() {
 fn messages_of_others_pass_those_of_a_lost_process() {
     const MANY: usize = 12;
     let mut all = job::<3>().map(Some);
-    let sent: Vec<Buffer> = (0..MANY).map(|_| Buffer::own(&data()).expect("memory")).collect();
-    let got: Vec<Buffer> = (0..2 * MANY).map(|_| Buffer::own(&vec![0; LEN]).expect("memory")).collect();
+    let sent: Vec<Buffer> = (0..MANY).map(|_| Buffer::from_bytes(&data()).expect("memory")).collect();
+    let got: Vec<Buffer> =
+        (0..2 * MANY).map(|_| Buffer::from_bytes(&vec![0; LEN]).expect("memory")).collect();
     let from = |at: usize| 1 + at / MANY;
     let receiver = all[0].take().expect("there");
     let receives =
@@ -359,7 +370,7 @@ fn leaving_needs_no_room_at_the_peer() {
             sent += 1;
         }
         progress_until(&both[1..], || both[1].core().with(|engine| engine.transport.leave(true)));
-        let got = Buffer::own(&[0; 8]).expect("memory");
+        let got = Buffer::from_bytes(&[0; 8]).expect("memory");
         for number in 0..sent {
             let receiving = begin_receive(&both[0], &got);
             progress_until(&both[..1], || is_complete(&both[0], receiving));
@@ -377,7 +388,7 @@ fn leaving_needs_no_room_at_the_peer() {
 fn messages_after_leave_are_ignored() {
     for device in ["shm", "iwarp"] {
         let both = job_on::<2>(device);
-        let got = Buffer::own(&[0; 8]).expect("memory");
+        let got = Buffer::from_bytes(&[0; 8]).expect("memory");
         let receiving = begin_receive(&both[0], &got);
         let eager = Message::Eager { match_key: LABEL, answer: None };
         send_messages(&both[1], &[Message::Leave, Message::Leave, eager, Message::Fin { id: 1, ok: true }]);

@@ -6,7 +6,7 @@ use crate::p2p::operation::ArrivedData;
 
 /// The destination of a message's fragments.
 #[derive(Debug)]
-enum Sink {
+enum FragmentSink {
     /// No receive has matched the message; these bytes of it have arrived.
     Unexpected(Vec<u8>),
     /// The receive that matched the message.
@@ -23,7 +23,7 @@ struct FragmentedMessage {
     id: u64,
     /// Bytes that have not arrived.
     left: usize,
-    sink: Sink,
+    sink: FragmentSink,
 }
 
 /// Messages whose fragments have not all arrived, or that wait for a receive.
@@ -38,17 +38,22 @@ impl Fragments {
 
     /// Registers an RTS that announces this many bytes in fragments.
     pub(crate) fn announce(&mut self, from: u32, id: u64, bytes: u32) {
-        self.0.push(FragmentedMessage { from, id, left: bytes as usize, sink: Sink::Unexpected(Vec::new()) });
+        self.0.push(FragmentedMessage {
+            from,
+            id,
+            left: bytes as usize,
+            sink: FragmentSink::Unexpected(Vec::new()),
+        });
     }
 
     /// A receive has matched an RTS: returns the bytes that have arrived. Later fragments are for the receive.
     pub(crate) fn attach_receive(&mut self, from: u32, id: u64, key: SlotKey) -> Vec<u8> {
         let Some(at) = self.find(from, id) else { return Vec::new() };
-        let sink = std::mem::replace(&mut self.0[at].sink, Sink::Receive(key));
+        let sink = std::mem::replace(&mut self.0[at].sink, FragmentSink::Receive(key));
         self.remove_if_complete(at);
         match sink {
-            Sink::Unexpected(bytes) => bytes,
-            Sink::Receive(_) | Sink::Dropped => Vec::new(),
+            FragmentSink::Unexpected(bytes) => bytes,
+            FragmentSink::Receive(_) | FragmentSink::Dropped => Vec::new(),
         }
     }
 
@@ -59,12 +64,12 @@ impl Fragments {
         // A peer that sends more than it has announced is faulty: the fragment is dropped.
         message.left = message.left.checked_sub(part.len())?;
         let key = match &mut message.sink {
-            Sink::Unexpected(bytes) => {
+            FragmentSink::Unexpected(bytes) => {
                 bytes.extend(part.to_vec().ok()?);
                 return None;
             }
-            Sink::Receive(key) => Some(*key),
-            Sink::Dropped => None,
+            FragmentSink::Receive(key) => Some(*key),
+            FragmentSink::Dropped => None,
         };
         self.remove_if_complete(at);
         key
@@ -80,14 +85,15 @@ impl Fragments {
     /// Drops the fragments of a message, both arrived and expected.
     pub(crate) fn discard(&mut self, from: u32, id: u64) {
         if let Some(at) = self.find(from, id) {
-            self.0[at].sink = Sink::Dropped;
+            self.0[at].sink = FragmentSink::Dropped;
             self.remove_if_complete(at);
         }
     }
 
     /// Removes the messages of a lost process. Fragments that have arrived can still be received.
     pub(crate) fn remove_process(&mut self, process: u32) {
-        self.0.retain(|message| message.from != process || matches!(message.sink, Sink::Unexpected(_)));
+        self.0
+            .retain(|message| message.from != process || matches!(message.sink, FragmentSink::Unexpected(_)));
     }
 }
 

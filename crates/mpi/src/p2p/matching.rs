@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Event {
+    enum MatchEvent {
         Arrive(Envelope),
         Receive(MatchCriteria),
         Probe(MatchCriteria),
@@ -321,18 +321,18 @@ mod tests {
         Lose(u32),
     }
 
-    fn events() -> impl Strategy<Value = Vec<Event>> {
+    fn events() -> impl Strategy<Value = Vec<MatchEvent>> {
         let envelope = (0..3_u32, 0..2_u64, 0..3_i32)
             .prop_map(|(source, context, tag)| Envelope { source, match_key: MatchKey { context, tag } });
         let wanted = (prop::option::of(0..3_u32), 0..2_u64, prop::option::of(0..3_i32))
             .prop_map(|(source, context, tag)| MatchCriteria { context, source, tag });
         let event = prop_oneof![
-            5 => envelope.prop_map(Event::Arrive),
-            5 => wanted.clone().prop_map(Event::Receive),
-            2 => wanted.prop_map(Event::Probe),
-            1 => any::<u8>().prop_map(Event::Cancel),
-            1 => any::<u8>().prop_map(Event::Withdraw),
-            1 => (0..3_u32).prop_map(Event::Lose),
+            5 => envelope.prop_map(MatchEvent::Arrive),
+            5 => wanted.clone().prop_map(MatchEvent::Receive),
+            2 => wanted.prop_map(MatchEvent::Probe),
+            1 => any::<u8>().prop_map(MatchEvent::Cancel),
+            1 => any::<u8>().prop_map(MatchEvent::Withdraw),
+            1 => (0..3_u32).prop_map(MatchEvent::Lose),
         ];
         prop::collection::vec(event, 0..200)
     }
@@ -343,39 +343,39 @@ mod tests {
             let (mut matching, mut reference) = (Matching::<u32, u32>::default(), ReferenceMatching::default());
             for (number, event) in (0_u32..).zip(events) {
                 match event {
-                    Event::Arrive(envelope) => {
+                    MatchEvent::Arrive(envelope) => {
                         let got = matching.match_arrival(&envelope);
                         if got.is_none() {
                             matching.add_unexpected(envelope, number);
                         }
                         prop_assert_eq!(got, reference.arrive(envelope, number));
                     }
-                    Event::Receive(wanted) => {
+                    MatchEvent::Receive(wanted) => {
                         let got = matching.take_unexpected(&wanted).map(|(_, message)| message);
                         if got.is_none() {
                             matching.post(wanted, number);
                         }
                         prop_assert_eq!(got, reference.receive(wanted, number));
                     }
-                    Event::Probe(wanted) => {
+                    MatchEvent::Probe(wanted) => {
                         let seen = reference.messages.iter().find(|(envelope, _)| ReferenceMatching::fits(&wanted, envelope));
                         prop_assert_eq!(matching.probe(&wanted), seen);
                     }
-                    Event::Cancel(which) if !reference.receives.is_empty() => {
+                    MatchEvent::Cancel(which) if !reference.receives.is_empty() => {
                         let (wanted, receive) = reference.receives.remove(usize::from(which) % reference.receives.len());
                         prop_assert_eq!(matching.criteria_of(&receive), Some(&wanted));
                         prop_assert!(matching.cancel(&receive));
                         prop_assert!(!matching.cancel(&receive));
                     }
-                    Event::Cancel(_) => prop_assert!(!matching.cancel(&number)),
-                    Event::Withdraw(which) if !reference.messages.is_empty() => {
+                    MatchEvent::Cancel(_) => prop_assert!(!matching.cancel(&number)),
+                    MatchEvent::Withdraw(which) if !reference.messages.is_empty() => {
                         let (envelope, message) = reference.messages.remove(usize::from(which) % reference.messages.len());
                         prop_assert_eq!(matching.remove_unexpected(envelope.source + 1, |one| *one == message), None);
                         prop_assert_eq!(matching.remove_unexpected(envelope.source, |one| *one == message), Some(message));
                         prop_assert_eq!(matching.remove_unexpected(envelope.source, |one| *one == message), None);
                     }
-                    Event::Withdraw(_) => prop_assert_eq!(matching.remove_unexpected(0, |_| true), None),
-                    Event::Lose(source) => {
+                    MatchEvent::Withdraw(_) => prop_assert_eq!(matching.remove_unexpected(0, |_| true), None),
+                    MatchEvent::Lose(source) => {
                         let mut lost = matching.remove_receives(|wanted, _| wanted.source == Some(source));
                         let gone = reference.receives.extract_if(.., |(wanted, _)| wanted.source == Some(source));
                         let mut gone: Vec<u32> = gone.map(|(_, receive)| receive).collect();

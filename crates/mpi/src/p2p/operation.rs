@@ -11,7 +11,7 @@ use crate::p2p::matching::{Envelope, MatchCriteria};
 use crate::p2p::over_portals::{FoundMessage, PortalsKey};
 use crate::p2p::proto::Proto;
 use crate::p2p::shm_copy::Copying;
-use crate::p2p::wire::Exposed;
+use crate::p2p::wire::RemoteMemory;
 use crate::status::{Status, UNDEFINED};
 use transport::Registration;
 
@@ -84,7 +84,7 @@ pub(crate) struct RtsInfo {
     /// The sender's number for its request.
     pub(crate) id: u64,
     /// The payload in the sender's memory; with `put` only its length is valid.
-    pub(crate) at: Exposed,
+    pub(crate) at: RemoteMemory,
     /// This many bytes at the start arrive without a CTS.
     pub(crate) frag_bytes: u32,
     /// The sender writes the rest to the memory named in a CTS.
@@ -213,7 +213,7 @@ impl Receive {
     /// This receive as a plain one, if it can be.
     #[inline]
     pub(crate) fn plain(&self) -> Option<PlainReceive> {
-        Some(PlainReceive { into: self.buffer.bare_piece()?, sources: self.sources.plain()? })
+        Some(PlainReceive { into: self.buffer.unowned_piece()?, sources: self.sources.plain()? })
     }
 
     /// Stores a message's data, which completes the receive.
@@ -319,7 +319,7 @@ pub(crate) struct RdmaBuffer {
 
 /// RDMA requests to a peer's memory.
 #[derive(Debug)]
-pub(crate) struct Access {
+pub(crate) struct RdmaAccess {
     pub(crate) process: u32,
     /// Requests in flight.
     pub(crate) left: usize,
@@ -415,7 +415,7 @@ pub(crate) enum OpState {
     /// A receive that is moving the data of its message.
     LongReceive(Box<LongReceive>),
     /// RDMA to a peer's memory.
-    Access(Box<Access>),
+    Access(Box<RdmaAccess>),
     /// A send or a receive over Portals.
     Portals(PortalsKey),
     /// An operation in several steps.

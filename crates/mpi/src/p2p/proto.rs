@@ -1,9 +1,9 @@
 //! The protocols ([`Proto`]) that carry a message from one process to another, and [`Protocols`]: the table of an endpoint, by
 //! message size.
 //!
-//! An endpoint's table is computed when it is wired up, from the device's capabilities ([`Traits`]). A send looks its protocol up
-//! in the table, by its size and its [`Conditions`]. `nicety explain mpi` prints the same tables ([`protocols`]), and the counters
-//! of [`Traffic`](crate::Traffic) have the same names.
+//! An endpoint's table is computed when it is wired up, from the device's capabilities ([`EndpointTraits`]). A send looks its
+//! protocol up in the table, by its size and its [`Conditions`]. `nicety explain mpi` prints the same tables ([`protocols`]), and
+//! the counters of [`Traffic`](crate::Traffic) have the same names.
 
 pub use pmi::profile::Proto;
 use verbs::{Access, DeviceAttr};
@@ -81,7 +81,7 @@ pub(crate) enum ShortPath {
 
 /// The properties of an endpoint that determine its protocols and their sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Traits {
+pub(crate) struct EndpointTraits {
     /// How short messages are sent.
     pub(crate) short: ShortPath,
     /// Payload bytes of the longest eager message.
@@ -109,7 +109,7 @@ impl Default for ProtocolLimits {
 
 /// One protocol of an endpoint.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct ProtocolRow {
     proto: Proto,
     /// The longest message that it carries.
     max: u64,
@@ -117,12 +117,12 @@ struct Row {
 }
 
 /// The largest number of protocols of an endpoint.
-const ROWS: usize = 5;
+const PROTOCOLS_MAX: usize = 5;
 
 /// The protocols of an endpoint, by size.
 #[derive(Clone, Debug)]
 pub(crate) struct Protocols {
-    rows: [Row; ROWS],
+    rows: [ProtocolRow; PROTOCOLS_MAX],
     /// The longest message that any send may send eagerly.
     eager_max: u64,
     /// Bytes of a fragment.
@@ -131,12 +131,12 @@ pub(crate) struct Protocols {
 
 impl Protocols {
     /// Computes the table of an endpoint.
-    pub(crate) fn new(traits: Traits, chosen: &ProtocolLimits) -> Self {
-        let Traits { short, room, zcopy, both } = traits;
+    pub(crate) fn new(traits: EndpointTraits, chosen: &ProtocolLimits) -> Self {
+        let EndpointTraits { short, room, zcopy, both } = traits;
         let eager = if zcopy { room.min(COPIED_MAX) } else { room };
         let eager_max = (eager as u64).min(chosen.eager_max);
         let FragmentSizes { part, whole } = FragmentSizes::new(room);
-        let row = |proto, max: u64, needs| Row { proto, max, needs };
+        let row = |proto, max: u64, needs| ProtocolRow { proto, max, needs };
         let get = row(Proto::RndvGet, u64::MAX, Conditions::NONE);
         let first = |proto, max: usize| row(proto, eager_max.min(max as u64), Conditions::NONE);
         let all = |proto| row(proto, eager_max, Conditions::NONE);
@@ -209,7 +209,7 @@ pub struct Protocol {
 /// of `ranks` processes. Modelled cards have shorter slots than real devices.
 pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol> {
     let sizes = Sizes::of_device(attr.maps_peers, is_model, ranks);
-    let traits = Traits {
+    let traits = EndpointTraits {
         short: if attr.maps_peers { ShortPath::Stored } else { ShortPath::Sent },
         room: if attr.maps_peers { sizes.record_payload() } else { sizes.slot_payload() },
         // The same conditions as `Nic::zcopy` and `Nic::reaches_both_ways`.
@@ -315,7 +315,7 @@ mod tests {
     /// A send that lacks the conditions of a protocol uses another protocol.
     #[test]
     fn sends_without_the_conditions_of_a_protocol_take_another() {
-        let traits = Traits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };
+        let traits = EndpointTraits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };
         let table = Protocols::new(traits, &ProtocolLimits::default());
         let of = |len, in_place, is_local, is_blocking| {
             table.select(len, Conditions::new(in_place, is_local, is_blocking))
@@ -331,7 +331,7 @@ mod tests {
     /// A limit set by the program moves the size limits, and every size still has a protocol.
     #[test]
     fn lower_eager_limit_moves_the_size_limits() {
-        let traits = Traits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };
+        let traits = EndpointTraits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };
         let chosen = ProtocolLimits { eager_max: 1000, ..ProtocolLimits::default() };
         let table = Protocols::new(traits, &chosen);
         let size_ranges = table.size_ranges(Conditions::new(true, true, true));

@@ -25,7 +25,7 @@ impl Engine {
         if len == 0 {
             return Ok(Started::Completed(Status::empty()));
         }
-        let (address, staging) = match buffer.one_piece() {
+        let (address, staging) = match buffer.contiguous_range() {
             Some((address, _)) => (address as u64, None),
             None => {
                 let staging = Buf::alloc(len as usize)?;

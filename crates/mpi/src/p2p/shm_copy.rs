@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use host::SlotKey;
 use verbs::{Buf, Sge};
 
-use crate::p2p::wire::Exposed;
+use crate::p2p::wire::RemoteMemory;
 use transport::Registration;
 
 /// The shortest message that both sides copy, and the limits of the piece size, in bytes: each piece costs a system call.
@@ -21,59 +21,60 @@ const PIECE_MIN: u64 = 32 << 10;
 const PIECE_MAX: u64 = 128 << 10;
 /// Pieces at most: the pieces claimed at either end are counted in a quarter of the word.
 const PIECES_MAX: u64 = 1 << 15;
-const END: u32 = 16;
+const SENDER_SHIFT: u32 = 16;
 /// Messages per direction of a connection that are shared at a time.
-const PLACES: u32 = 8;
+const WORDS_PER_LINE: u32 = 8;
 
 /// A message that both sides copy, as both describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SharedMessage {
     /// The index of its word.
-    pub(crate) place: u32,
+    pub(crate) word: u32,
     /// The sequence number of the message among those of the word.
-    pub(crate) turn: u32,
+    pub(crate) sequence: u32,
     /// Its length in bytes.
     pub(crate) length: u64,
 }
 
 impl SharedMessage {
-    fn piece(&self) -> u64 {
+    fn piece_len(&self) -> u64 {
         let least = self.length.div_ceil(PIECES_MAX);
         (self.length / 8).clamp(PIECE_MIN, PIECE_MAX).max(least).next_multiple_of(4096)
     }
 
     /// The number of pieces.
-    pub(crate) fn pieces(&self) -> u64 {
-        self.length.div_ceil(self.piece())
+    pub(crate) fn piece_count(&self) -> u64 {
+        self.length.div_ceil(self.piece_len())
     }
 
     /// Its word, where `words` is the offset of the line.
-    fn word<'a>(&self, memory: &'a Buf, words: usize) -> Option<&'a AtomicU64> {
-        let place = (self.place < PLACES).then_some(self.place as usize)?;
-        memory.word(words + 8 * place).ok()
+    fn word_in<'a>(&self, memory: &'a Buf, words: usize) -> Option<&'a AtomicU64> {
+        let word = (self.word < WORDS_PER_LINE).then_some(self.word as usize)?;
+        memory.word(words + 8 * word).ok()
     }
 
     /// Resets the word: no piece is claimed.
-    fn begin(&self, memory: &Buf, words: usize) -> Option<()> {
-        self.word(memory, words)?.store(u64::from(self.turn) << 32, Ordering::Release);
+    fn reset_word(&self, memory: &Buf, words: usize) -> Option<()> {
+        self.word_in(memory, words)?.store(u64::from(self.sequence) << 32, Ordering::Release);
         Some(())
     }
 
     /// Claims the next piece from the start, for the receiver, or from the end, for the sender; returns its offset and its length.
     /// `None` when all are claimed.
     pub(crate) fn claim(&self, memory: &Buf, words: usize, receives: bool) -> Option<(u64, u32)> {
-        let word = self.word(memory, words)?;
+        let word = self.word_in(memory, words)?;
         let mut now = word.load(Ordering::Relaxed);
         loop {
-            let (first, last) = (now & 0xffff, now >> END & 0xffff);
-            if now >> 32 != u64::from(self.turn) || first + last >= self.pieces() {
+            let (first, last) = (now & 0xffff, now >> SENDER_SHIFT & 0xffff);
+            if now >> 32 != u64::from(self.sequence) || first + last >= self.piece_count() {
                 return None;
             }
-            let (next, one) = if receives { (first, 1) } else { (self.pieces() - 1 - last, 1 << END) };
+            let (next, one) =
+                if receives { (first, 1) } else { (self.piece_count() - 1 - last, 1 << SENDER_SHIFT) };
             match word.compare_exchange_weak(now, now + one, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
-                    let begin = next * self.piece();
-                    return Some((begin, (self.length - begin).min(self.piece()) as u32));
+                    let begin = next * self.piece_len();
+                    return Some((begin, (self.length - begin).min(self.piece_len()) as u32));
                 }
                 Err(other) => now = other,
             }
@@ -84,8 +85,8 @@ impl SharedMessage {
 /// The words of a line, which the receiver assigns to messages in the order in which they began to wait.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimWords {
-    turns: [u32; PLACES as usize],
-    taken: [bool; PLACES as usize],
+    sequences: [u32; WORDS_PER_LINE as usize],
+    in_use: [bool; WORDS_PER_LINE as usize],
     /// The messages that wait, and the bytes of each.
     waiting: VecDeque<(SlotKey, u64)>,
 }
@@ -99,25 +100,25 @@ impl ClaimWords {
     /// Assigns a word to the message that has waited longest; `None` if no message waits, or all words are in use.
     pub(crate) fn next(&mut self, memory: &Buf, words: usize) -> Option<(SlotKey, SharedMessage)> {
         let (key, length) = *self.waiting.front()?;
-        let share = self.begin(memory, words, length)?;
+        let share = self.assign(memory, words, length)?;
         self.waiting.pop_front();
         Some((key, share))
     }
 
     /// Assigns a word to a message of this many bytes; `None` if all words are in use.
-    fn begin(&mut self, memory: &Buf, words: usize, length: u64) -> Option<SharedMessage> {
-        let place = self.taken.iter().position(|taken| !taken)?;
-        self.turns[place] = self.turns[place].wrapping_add(1);
-        let share = SharedMessage { place: place as u32, turn: self.turns[place], length };
-        share.begin(memory, words)?;
-        self.taken[place] = true;
+    fn assign(&mut self, memory: &Buf, words: usize, length: u64) -> Option<SharedMessage> {
+        let word = self.in_use.iter().position(|in_use| !in_use)?;
+        self.sequences[word] = self.sequences[word].wrapping_add(1);
+        let share = SharedMessage { word: word as u32, sequence: self.sequences[word], length };
+        share.reset_word(memory, words)?;
+        self.in_use[word] = true;
         Some(share)
     }
 
     /// Frees the word; all pieces were claimed.
     pub(crate) fn end(&mut self, share: &SharedMessage) {
-        if let Some(taken) = self.taken.get_mut(share.place as usize) {
-            *taken = false;
+        if let Some(in_use) = self.in_use.get_mut(share.word as usize) {
+            *in_use = false;
         }
     }
 }
@@ -130,7 +131,7 @@ pub(crate) struct Copying {
     pub(crate) receives: bool,
     local: u64,
     lkey: u32,
-    remote: Exposed,
+    remote: RemoteMemory,
 }
 
 impl Copying {
@@ -140,15 +141,15 @@ impl Copying {
         receives: bool,
         local: u64,
         registration: &Registration,
-        remote: Exposed,
+        remote: RemoteMemory,
     ) -> Self {
         Self { share, receives, local, lkey: registration.sge(local, 0).lkey, remote }
     }
 
     /// The local and the remote memory of a piece.
-    pub(crate) fn ends(&self, (begin, length): (u64, u32)) -> (Sge, Exposed) {
+    pub(crate) fn ends(&self, (begin, length): (u64, u32)) -> (Sge, RemoteMemory) {
         let here = Sge { addr: self.local + begin, length, lkey: self.lkey };
-        (here, Exposed { addr: self.remote.addr + begin, length: length.into(), ..self.remote })
+        (here, RemoteMemory { addr: self.remote.addr + begin, length: length.into(), ..self.remote })
     }
 }
 
@@ -160,7 +161,7 @@ mod tests {
     fn pieces_are_claimed_once_and_cover_all() {
         let memory = Buf::alloc(128).expect("memory");
         for length in [SHARED_MIN, SHARED_MIN + 1, 1 << 20, (4 << 20) + 12_345, 100 << 20, 5 << 32] {
-            let share = ClaimWords::default().begin(&memory, 64, length).expect("free");
+            let share = ClaimWords::default().assign(&memory, 64, length).expect("free");
             let claimed =
                 |receives| std::iter::from_fn(|| share.claim(&memory, 64, receives)).collect::<Vec<_>>();
             let (mut all, theirs) = std::thread::scope(|scope| {
@@ -170,7 +171,7 @@ mod tests {
             assert!(all.is_sorted() && theirs.iter().rev().is_sorted(), "each from its end");
             all.extend(theirs);
             all.sort_unstable();
-            assert_eq!(all.len() as u64, share.pieces());
+            assert_eq!(all.len() as u64, share.piece_count());
             let end = all.iter().fold(0, |end, (begin, length)| {
                 assert_eq!(*begin, end, "pieces of {length} bytes follow each other");
                 begin + u64::from(*length)
@@ -183,14 +184,14 @@ mod tests {
     fn a_late_sender_claims_nothing_of_another_message() {
         let (memory, mut words) = (Buf::alloc(64).expect("memory"), ClaimWords::default());
         let all: Vec<SharedMessage> =
-            (0..PLACES).map(|_| words.begin(&memory, 0, SHARED_MIN).expect("free")).collect();
-        assert_eq!(words.begin(&memory, 0, SHARED_MIN), None);
+            (0..WORDS_PER_LINE).map(|_| words.assign(&memory, 0, SHARED_MIN).expect("free")).collect();
+        assert_eq!(words.assign(&memory, 0, SHARED_MIN), None);
         words.end(&all[3]);
-        let next = words.begin(&memory, 0, SHARED_MIN).expect("free again");
-        assert_eq!((next.place, all[3].claim(&memory, 0, false)), (all[3].place, None));
+        let next = words.assign(&memory, 0, SHARED_MIN).expect("free again");
+        assert_eq!((next.word, all[3].claim(&memory, 0, false)), (all[3].word, None));
         assert!(next.claim(&memory, 0, false).is_some() && all[2].claim(&memory, 0, false).is_some());
         assert_eq!(
-            SharedMessage { place: PLACES, ..next }.claim(&memory, 0, false),
+            SharedMessage { word: WORDS_PER_LINE, ..next }.claim(&memory, 0, false),
             None,
             "a peer that lies"
         );

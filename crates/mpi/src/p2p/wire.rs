@@ -33,7 +33,7 @@ pub(crate) struct CollCall {
 
 /// Memory of the sender that the receiver reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Exposed {
+pub(crate) struct RemoteMemory {
     /// Its address.
     pub(crate) addr: u64,
     /// The key for it.
@@ -59,7 +59,7 @@ pub(crate) enum Message {
         /// The sender's number for its request.
         id: u64,
         /// The payload in the sender's memory, which the receiver reads, unless `put`.
-        at: Exposed,
+        at: RemoteMemory,
         /// This many bytes at the start of the payload follow without a CTS, in this message and in [`Message::Frag`]s.
         frag_bytes: u32,
         /// The sender writes the rest to the memory named in a [`Message::Cts`], and exposes no memory.
@@ -75,7 +75,7 @@ pub(crate) enum Message {
         /// The sender's number for its request.
         id: u64,
         /// The receiver's memory for the rest of the payload.
-        at: Exposed,
+        at: RemoteMemory,
         /// The immediate value of the last write.
         place: u32,
     },
@@ -87,11 +87,11 @@ pub(crate) enum Message {
         /// The receiver's number for its own.
         key: u64,
         /// The receiver's memory for the payload.
-        at: Exposed,
+        at: RemoteMemory,
         /// The index of the word from which both sides claim pieces.
-        place: u32,
+        word: u32,
         /// The sequence number of this message among all that have used that word.
-        turn: u32,
+        sequence: u32,
     },
     /// The sender has copied its pieces of a message that both sides copy.
     ShmFin {
@@ -230,13 +230,13 @@ impl Message {
                 store(HEAD + 28, &place.to_le_bytes());
                 (CTS, MatchKey::default())
             }
-            Self::ShmCts { id, key, at, place, turn } => {
+            Self::ShmCts { id, key, at, word, sequence } => {
                 store(HEAD, &id.to_le_bytes());
                 store(HEAD + 8, &at.length.to_le_bytes());
                 store(HEAD + 16, &at.addr.to_le_bytes());
                 store(HEAD + 24, &at.rkey.to_le_bytes());
-                store(HEAD + 28, &turn.to_le_bytes());
-                (SHM_CTS, MatchKey { context: key, tag: place as i32 })
+                store(HEAD + 28, &sequence.to_le_bytes());
+                (SHM_CTS, MatchKey { context: key, tag: word as i32 })
             }
             Self::ShmFin { key, pieces } => {
                 store(HEAD, &key.to_le_bytes());
@@ -272,22 +272,24 @@ impl Message {
             EAGER_SYNC => Self::Eager { match_key, answer: Some(id) },
             RTS => {
                 let more = u32::from_le_bytes(part(bytes, HEAD + 28));
-                let (at, frag_bytes, put) = (exposed(bytes)?, more & !PUT, more & PUT != 0);
+                let (at, frag_bytes, put) = (remote_memory(bytes)?, more & !PUT, more & PUT != 0);
                 if u64::from(frag_bytes) > at.length {
                     return None;
                 }
                 Self::Rts { match_key, id, at, frag_bytes, put }
             }
             FRAG => Self::Frag { id },
-            CTS => Self::Cts { id, at: exposed(bytes)?, place: u32::from_le_bytes(part(bytes, HEAD + 28)) },
+            CTS => {
+                Self::Cts { id, at: remote_memory(bytes)?, place: u32::from_le_bytes(part(bytes, HEAD + 28)) }
+            }
             SHM_CTS => {
-                let turn = u32::from_le_bytes(part(bytes, HEAD + 28));
+                let sequence = u32::from_le_bytes(part(bytes, HEAD + 28));
                 Self::ShmCts {
                     id,
                     key: match_key.context,
-                    at: exposed(bytes)?,
-                    place: match_key.tag as u32,
-                    turn,
+                    at: remote_memory(bytes)?,
+                    word: match_key.tag as u32,
+                    sequence,
                 }
             }
             SHM_FIN => Self::ShmFin { key: id, pieces: match_key.tag as u32 },
@@ -373,10 +375,10 @@ pub(crate) fn parse_line(message: &LineMessage) -> Option<(MatchKey, usize)> {
 }
 
 /// The memory that an RTS or CTS names; `None` if it wraps around the end of the address space.
-fn exposed(bytes: &[u8; HEAD_MAX]) -> Option<Exposed> {
+fn remote_memory(bytes: &[u8; HEAD_MAX]) -> Option<RemoteMemory> {
     let (length, addr) = (u64_at(bytes, HEAD + 8), u64_at(bytes, HEAD + 16));
     addr.checked_add(length)?;
-    Some(Exposed { addr, rkey: u32::from_le_bytes(part(bytes, HEAD + 24)), length })
+    Some(RemoteMemory { addr, rkey: u32::from_le_bytes(part(bytes, HEAD + 24)), length })
 }
 
 fn part<const N: usize>(bytes: &[u8; HEAD_MAX], at: usize) -> [u8; N] {
@@ -406,11 +408,8 @@ mod tests {
 
     fn messages() -> impl Strategy<Value = Message> {
         let match_key = (any::<u64>(), 0..=i32::MAX).prop_map(|(context, tag)| MatchKey { context, tag });
-        let at = (0..u64::MAX / 2, any::<u32>(), 0..u64::MAX / 2).prop_map(|(addr, rkey, length)| Exposed {
-            addr,
-            rkey,
-            length,
-        });
+        let at = (0..u64::MAX / 2, any::<u32>(), 0..u64::MAX / 2)
+            .prop_map(|(addr, rkey, length)| RemoteMemory { addr, rkey, length });
         prop_oneof![
             (match_key.clone(), any::<Option<u64>>())
                 .prop_map(|(match_key, answer)| Message::Eager { match_key, answer }),
@@ -426,12 +425,12 @@ mod tests {
                 at,
                 place
             }),
-            (any::<(u64, u64, u32, u32)>(), at).prop_map(|((id, key, place, turn), at)| Message::ShmCts {
+            (any::<(u64, u64, u32, u32)>(), at).prop_map(|((id, key, word, sequence), at)| Message::ShmCts {
                 id,
                 key,
                 at,
-                place,
-                turn
+                word,
+                sequence,
             }),
             any::<(u64, u32)>().prop_map(|(key, pieces)| Message::ShmFin { key, pieces }),
             any::<(u64, bool)>().prop_map(|(id, ok)| Message::Fin { id, ok }),
@@ -530,7 +529,7 @@ mod tests {
     /// A message that names memory beyond the end of the address space is rejected.
     #[test]
     fn exposed_memory_does_not_wrap() {
-        let at = Exposed { addr: u64::MAX - 3, rkey: 1, length: 8 };
+        let at = RemoteMemory { addr: u64::MAX - 3, rkey: 1, length: 8 };
         let bytes =
             Message::Rts { match_key: MatchKey::default(), id: 1, at, frag_bytes: 0, put: false }.bytes(0);
         assert_eq!(Message::parse(&padded(bytes.as_slice()), HEAD_MAX), None);

@@ -331,7 +331,7 @@ fn honest(process: &Process, plan: &Plan) {
     pause(host, Span::from_ms(200));
     let to = PeerTag { rank: 0, tag: 1 };
     for _ in 0..2 {
-        let byte = Buffer::own(&[1]).expect("memory");
+        let byte = Buffer::from_bytes(&[1]).expect("memory");
         process.world().send(crate::p2p::engine::Mode::Standard, &byte, to).expect("sent");
         pause(host, Span::from_ms(200));
     }
@@ -368,7 +368,7 @@ fn world(seed: u64) -> u64 {
             }
             let from = PeerTag { rank: 1, tag: 1 };
             for _ in 0..2 {
-                let byte = Buffer::own(&[0]).expect("memory");
+                let byte = Buffer::from_bytes(&[0]).expect("memory");
                 assert_eq!(process.world().receive(byte, from).expect("valid").bytes, 1);
             }
             *refused.lock().expect("no panic") =

@@ -7,7 +7,7 @@ use transport::{NicConfig, QueueSizes, Registration, WriteRing};
 use verbs::{Access, AtomicCap, Buf, Device, Mr, Screen, WriteOrder};
 
 use crate::error::{Class, Error, Result};
-use crate::memory::{all_memory, register};
+use crate::memory::{register, register_all_memory};
 use crate::p2p::wire::HEAD_MAX;
 
 /// A device by which this process reaches peers.
@@ -184,7 +184,7 @@ impl Nic {
             slab_connections: peers.min(SLAB_CONNECTIONS),
             listen_at: (&listening_at(port.address, addresses), 0),
             backlog: size.max(16),
-            register_all: all_memory,
+            register_all: register_all_memory,
             // The libraries of modelled cards cache registrations. Real devices have a region of all memory, or register for each
             // operation.
             caches: is_model,

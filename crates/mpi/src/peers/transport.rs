@@ -21,7 +21,7 @@ use crate::memory::Piece;
 use crate::p2p::matching::TagCriteria;
 use crate::p2p::proto::{Conditions, Proto, ProtocolLimits, Protocols, ShortPath, Traits};
 use crate::p2p::shm_copy::{Copying, SharedMessage};
-use crate::p2p::wire::{CROSSED, Exposed, LEFT, MatchKey, Message, NOT_YET, STRANGER};
+use crate::p2p::wire::{CROSSED, LEFT, MatchKey, Message, NOT_YET, RemoteMemory, STRANGER};
 use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
 use crate::peers::connection::{Connection, Copied, MessageMemory, Next, Payload, Received, Short, Taken};
 use crate::peers::links::Links;
@@ -550,7 +550,7 @@ impl Transport {
     ///
     /// # Errors
     /// As [`Transport::send`].
-    pub(crate) fn read(&mut self, process: u32, from: Exposed, into: Sge, key: SlotKey) -> Result<()> {
+    pub(crate) fn read(&mut self, process: u32, from: RemoteMemory, into: Sge, key: SlotKey) -> Result<()> {
         self.access(process, SendOp::Read(RemoteAddr { addr: from.addr, rkey: from.rkey }), into, key)
     }
 

@@ -107,7 +107,7 @@ impl ReceiveProgress {
 
 /// The parts of a persistent request.
 #[derive(Clone, Debug)]
-pub(crate) enum Parts {
+pub(crate) enum PartitionedRequest {
     /// To or from `MPI_PROC_NULL`: always complete.
     Null,
     /// Parts of a send.
@@ -149,7 +149,7 @@ impl PartitionedSend {
             *ready = true;
             state.left -= 1;
             let len = self.buffer.len() / u64::from(self.announced.parts);
-            let buffer = self.buffer.clone().window(part as u64 * len, len);
+            let buffer = self.buffer.clone().packed_range(part as u64 * len, len);
             let match_key =
                 MatchKey { context: self.context, tag: tag_of(self.announced.first_tag, part as u32) };
             match engine.send(self.to, match_key, &buffer, Mode::Standard) {
@@ -208,7 +208,7 @@ impl PartitionedReceive {
         let receive = |part: u32| {
             let tag = Some(tag_of(announced.first_tag, part));
             let wanted = MatchCriteria { context: self.context, source: Some(self.from), tag };
-            let buffer = self.buffer.clone().window(u64::from(part) * len, len);
+            let buffer = self.buffer.clone().packed_range(u64::from(part) * len, len);
             let started =
                 engine.receive(Receive { wanted, buffer, sources: SourceRanks::Group(self.sources.clone()) });
             Some(engine.key_of(started))

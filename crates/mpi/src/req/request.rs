@@ -2,8 +2,8 @@
 //! section 3.7).
 //!
 //! A request is the number of an operation in the engine's table, so that starting and completing one allocates nothing. Requests
-//! that are more than an operation have a table of their own ([`Special`]). All requests that completed when they were started,
-//! with an empty status, share one number.
+//! that are more than an operation have a table of their own ([`SpecialRequest`]). All requests that completed when they were
+//! started, with an empty status, share one number.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::comm::communicator::Comm;
 use crate::core::Core;
 use crate::error::{Class, Error, Result};
 use crate::p2p::engine::{Engine, Started};
-use crate::req::partitioned::Parts;
-use crate::req::special::{Generalized, RequestKind, RequestState, Special, StartFn};
+use crate::req::partitioned::PartitionedRequest;
+use crate::req::special::{Generalized, RequestKind, RequestState, SpecialRequest, StartFn};
 use crate::status::{CompletedRequest, Status};
 
 /// The number of a request (`MPI_Request`), for interfaces whose programs hold numbers, as C does. [`Requests`] resolves it. The
@@ -154,7 +154,7 @@ impl<'a> Requests<'a> {
         RequestId::operation(key)
     }
 
-    fn insert(self, special: Special) -> RequestId {
+    fn insert(self, special: SpecialRequest) -> RequestId {
         RequestId::special(self.0.specials().insert(special))
     }
 
@@ -483,7 +483,7 @@ impl<'a> Requests<'a> {
                     return Err(request_error("only a persistent request can be started"));
                 }
                 (
-                    RequestKind::Persistent(starter) | RequestKind::Parts(starter, _),
+                    RequestKind::Persistent(starter) | RequestKind::Partitioned(starter, _),
                     RequestState::Inactive,
                 ) => starter.clone(),
                 _ => return Err(request_error("the request is active already; wait for it first")),
@@ -614,8 +614,8 @@ impl<'a> Requests<'a> {
     /// ready: the request is not started, or they are ready already.
     pub fn parts_ready(self, id: RequestId, first: i32, last: i32) -> Result<()> {
         match self.special_kind(id) {
-            Some(RequestKind::Parts(_, Parts::Null)) => Ok(()),
-            Some(RequestKind::Parts(_, Parts::Send(sending))) => {
+            Some(RequestKind::Partitioned(_, PartitionedRequest::Null)) => Ok(()),
+            Some(RequestKind::Partitioned(_, PartitionedRequest::Send(sending))) => {
                 self.0.with(|engine| sending.ready(engine, first, last))
             }
             _ => Err(Error::new(Class::REQUEST, "only a partitioned send has partitions to mark as ready")),
@@ -630,8 +630,8 @@ impl<'a> Requests<'a> {
         let is_inactive = matches!(self.wait_state(id)?, WaitState::Inactive);
         match self.special_kind(id) {
             None if is_inactive => Ok(true),
-            Some(RequestKind::Parts(_, Parts::Null)) => Ok(true),
-            Some(RequestKind::Parts(_, Parts::Receive(receiving))) => {
+            Some(RequestKind::Partitioned(_, PartitionedRequest::Null)) => Ok(true),
+            Some(RequestKind::Partitioned(_, PartitionedRequest::Receive(receiving))) => {
                 self.0.test(|_| None::<()>);
                 Ok(receiving.has_arrived(self.0.host(), part)? || is_inactive)
             }
@@ -722,7 +722,7 @@ impl Request {
     }
 
     fn special(core: &Core, comm: Option<&Comm>, kind: RequestKind, state: RequestState) -> Self {
-        let special = Special { state, kind, comm: comm.map(Comm::id) };
+        let special = SpecialRequest { state, kind, comm: comm.map(Comm::id) };
         Self::new_with_id(core, Requests(core).insert(special))
     }
 
@@ -732,8 +732,13 @@ impl Request {
     }
 
     /// Creates an inactive persistent request for a partitioned message.
-    pub(crate) fn partitioned(comm: &Comm, starter: StartFn, parts: Parts) -> Self {
-        Self::special(comm.core(), Some(comm), RequestKind::Parts(starter, parts), RequestState::Inactive)
+    pub(crate) fn partitioned(comm: &Comm, starter: StartFn, parts: PartitionedRequest) -> Self {
+        Self::special(
+            comm.core(),
+            Some(comm),
+            RequestKind::Partitioned(starter, parts),
+            RequestState::Inactive,
+        )
     }
 
     /// Creates a request for an operation without a communicator.
@@ -750,8 +755,10 @@ impl Request {
     /// A handle for other threads, if they can affect the request while a thread waits for it.
     pub fn handle_for_threads(&self) -> Option<RequestHandle> {
         let (core, id) = self.0.as_ref()?;
-        let is_for_others =
-            matches!(Requests(core).special_kind(*id)?, RequestKind::Parts(..) | RequestKind::Program(_));
+        let is_for_others = matches!(
+            Requests(core).special_kind(*id)?,
+            RequestKind::Partitioned(..) | RequestKind::Program(_)
+        );
         is_for_others.then(|| RequestHandle(core.clone(), *id))
     }
 

@@ -1,4 +1,4 @@
-//! [`Special`]: requests that are more than an operation in progress: persistent, partitioned and generalized requests (MPI 5.0,
+//! [`SpecialRequest`]: requests that are more than an operation in progress: persistent, partitioned and generalized requests (MPI 5.0,
 //! sections 3.9, 4.2 and 13.2).
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use host::SlotKey;
 
 use crate::error::Result;
 use crate::p2p::engine::Started;
-use crate::req::partitioned::Parts;
+use crate::req::partitioned::PartitionedRequest;
 use crate::status::Status;
 
 /// Starts a persistent operation again.
@@ -51,19 +51,19 @@ impl From<Started> for RequestState {
 #[derive(Clone)]
 pub(crate) enum RequestKind {
     Persistent(StartFn),
-    Parts(StartFn, Parts),
+    Partitioned(StartFn, PartitionedRequest),
     Program(Arc<dyn Generalized>),
 }
 
 /// A persistent, partitioned or generalized request.
-pub(crate) struct Special {
+pub(crate) struct SpecialRequest {
     pub(crate) state: RequestState,
     pub(crate) kind: RequestKind,
     /// The number of its communicator, if it has one.
     pub(crate) comm: Option<u64>,
 }
 
-impl std::fmt::Debug for Special {
+impl std::fmt::Debug for SpecialRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self.state {
             RequestState::Inactive => "Special(inactive)",

@@ -9,7 +9,7 @@ use crate::memory::Buffer;
 use crate::p2p::engine::Started;
 use crate::req::request::Request;
 use crate::rma::object::Window;
-use crate::rma::target::{Elements, Target, TargetRange};
+use crate::rma::target::{ElementLocation, Target, TargetRange};
 use crate::rma::transfer::CompleteBy;
 use crate::status::{PROC_NULL, Status};
 
@@ -45,7 +45,7 @@ impl Window {
         if complete_by == CompleteBy::Flush && self.accumulate_mapped(origin, None, at, op).is_some() {
             return Ok(());
         }
-        let reduction = Reduction::of(op, origin, at)?;
+        let reduction = TargetUpdate::of(op, origin, at)?;
         let Some(found) = self.prepare_target(origin, at, complete_by)? else { return Ok(()) };
         self.apply_at_target(found, origin.len(), (origin, None), |there| reduction.apply(origin, there))
     }
@@ -87,7 +87,7 @@ impl Window {
             return Ok(());
         }
         let is_read = matches!(op, Op::Predefined(Operator::NoOp));
-        let reduction = if is_read { Reduction::None } else { Reduction::of(op, origin, at)? };
+        let reduction = if is_read { TargetUpdate::None } else { TargetUpdate::of(op, origin, at)? };
         let Some(found) = self.prepare_target(result, at, complete_by)? else { return Ok(()) };
         if !is_read && origin.len() != result.len() {
             let text = format!("the origin has {} bytes, but the result {}", origin.len(), result.len());
@@ -133,7 +133,7 @@ impl Window {
     /// type-map order, whose former values are stored into `result`, and returns whether it has changed them.
     fn apply_at_target(
         &self,
-        (target, elements): (&Target, Elements),
+        (target, elements): (&Target, ElementLocation),
         len: u64,
         (origin, result): (&Buffer, Option<&Buffer>),
         change: impl FnOnce(&mut [u8]) -> Result<bool>,
@@ -146,24 +146,24 @@ impl Window {
             change(bytes)
         };
         let is_apart = |there: &Buffer| {
-            there.one_piece().is_some()
+            there.contiguous_range().is_some()
                 && !there.overlaps(origin)
                 && !result.is_some_and(|result| there.overlaps(result) || origin.overlaps(result))
         };
         words.lock_accumulate(core)?;
         let done = match elements {
             // Long contiguous data are changed in place.
-            Elements::Mapped(there) if len > FEW as u64 && is_apart(&there) => {
-                there.fill(|bytes| change(bytes).map(|_| bytes.len())).map(drop)
+            ElementLocation::Mapped(there) if len > FEW as u64 && is_apart(&there) => {
+                there.with_bytes_mut(|bytes| change(bytes).map(|_| bytes.len())).map(drop)
             }
-            Elements::Mapped(there) => with_bytes(len, |bytes| {
+            ElementLocation::Mapped(there) => with_bytes(len, |bytes| {
                 there.load(bytes);
                 if change(bytes)? {
                     there.store(bytes);
                 }
                 Ok(())
             }),
-            Elements::Remote(places) => {
+            ElementLocation::Remote(places) => {
                 self.apply_by_rdma((target, &places), len, change, words.orders_after_rdma())
             }
         };
@@ -182,7 +182,7 @@ impl Window {
         write_is_ordered: bool,
     ) -> Result<()> {
         let core = self.core();
-        let copy = Buffer::own(&vec![0; len as usize])?;
+        let copy = Buffer::from_bytes(&vec![0; len as usize])?;
         let transfer = |op| core.with(|engine| engine.rdma_transfer(target.process, places, &copy, op));
         core.finish("accumulating", transfer(SendOp::Read)?).ok()?;
         let mut bytes = copy.to_vec();
@@ -211,7 +211,7 @@ fn with_bytes<T>(len: u64, act: impl FnOnce(&mut [u8]) -> T) -> T {
 }
 
 /// How elements of the target change.
-enum Reduction<'a> {
+enum TargetUpdate<'a> {
     /// They stay unchanged.
     None,
     /// They are replaced.
@@ -220,7 +220,7 @@ enum Reduction<'a> {
     By(&'a Op, Datatype),
 }
 
-impl<'a> Reduction<'a> {
+impl<'a> TargetUpdate<'a> {
     /// How an operator changes elements of a member with those of a buffer.
     fn of(op: &'a Op, origin: &Buffer, at: &TargetRange) -> Result<Self> {
         if let Op::User { .. } = op {
@@ -250,14 +250,14 @@ impl<'a> Reduction<'a> {
             Self::Replace => origin.load(there),
             Self::By(op, element) => {
                 let (len, count) = (there.len() as u64, there.len() as i64 / element.size());
-                origin.show(|with| {
+                origin.with_bytes(|with| {
                     if element.single_run(count).is_some_and(|run| run.length == len) {
                         let wrong = |error: datatypes::Error| Error::new(Class::OP, error.text);
                         return op.apply(with, there, count, element).map_err(wrong);
                     }
                     // Elements with gaps are reduced in their memory layout.
-                    let left = Buffer::own_elements(element.clone(), count)?;
-                    let right = Buffer::own_elements(element.clone(), count)?;
+                    let left = Buffer::zeroed(element.clone(), count)?;
+                    let right = Buffer::zeroed(element.clone(), count)?;
                     left.store(with);
                     right.store(there);
                     right.reduce(&left, op)?;

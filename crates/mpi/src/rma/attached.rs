@@ -4,9 +4,9 @@ use verbs::RemoteAddr;
 
 use crate::error::{Class, Error, Result};
 use crate::memory::{ADDRESS_MIN, Buffer};
-use crate::rma::directory::{MemberBlock, REGIONS_MAX, Region};
+use crate::rma::directory::{AttachedRegion, MemberBlock, REGIONS_MAX};
 use crate::rma::object::{Flavor, Window};
-use crate::rma::target::{Elements, Target, TargetRange, runs};
+use crate::rma::target::{ElementLocation, Target, TargetRange, runs};
 
 impl Window {
     /// Attaches `size` bytes at an address to a dynamic window (`MPI_Win_attach`).
@@ -40,14 +40,14 @@ impl Window {
         if attached.regions.len() == REGIONS_MAX {
             return Err(wrong(&format!("{REGIONS_MAX} regions are attached already; detach some")));
         }
-        let overlaps = |region: &Region| {
+        let overlaps = |region: &AttachedRegion| {
             let first = region.address as u64;
             first == begin || (first < end && begin < first + region.size)
         };
         if attached.regions.iter().any(overlaps) {
             return Err(wrong("a part of the memory is attached already"));
         }
-        attached.regions.push(Region { address, size, keys });
+        attached.regions.push(AttachedRegion { address, size, keys });
         attached.publish(self.0.control.buf())
     }
 
@@ -88,7 +88,7 @@ impl Window {
     ///
     /// # Errors
     /// [`Class::RMA_RANGE`] unless all of the memory is in one attached region.
-    pub(super) fn attached_elements(&self, target: &Target, at: &TargetRange) -> Result<Elements> {
+    pub(super) fn attached_elements(&self, target: &Target, at: &TargetRange) -> Result<ElementLocation> {
         let wrong = || {
             let text = format!(
                 "the elements at {:#x} are not in memory that rank {} has attached",
@@ -107,9 +107,9 @@ impl Window {
                 return Err(wrong());
             }
             // SAFETY: within attached memory, which stays until it is detached, as promised to `attach`. Test:
-            // dynamic_windows_reach_what_is_attached.
+            // dynamic_windows_access_attached_memory.
             return unsafe { Buffer::new(address as usize, at.count, at.datatype.clone()) }
-                .map(Elements::Mapped);
+                .map(ElementLocation::Mapped);
         }
         let access = target.access(&self.0.comm)?;
         let block = target.desc.control[access.port];
@@ -117,6 +117,6 @@ impl Window {
             MemberBlock { process: target.process, words: &access.words, at: block, port: access.port };
         let key = target.attached.key(self.core(), &block, begin, end)?;
         let part = RemoteAddr { addr: address, rkey: key.ok_or_else(wrong)? };
-        runs(part, 0, at).map(Elements::Remote)
+        runs(part, 0, at).map(ElementLocation::Remote)
     }
 }

@@ -54,7 +54,7 @@ impl ControlClient {
     /// Has the member change a word, and waits for the former value.
     pub(super) fn change_word(&self, core: &Core, change: &WordChange) -> Result<u64> {
         let tag = (self.tags.fetch_add(1, Ordering::Relaxed) & i32::MAX as u32) as i32;
-        let (request, reply) = (Buffer::own(&change.bytes())?, Buffer::own(&[0; 8])?);
+        let (request, reply) = (Buffer::from_bytes(&change.bytes())?, Buffer::from_bytes(&[0; 8])?);
         let wanted =
             MatchCriteria { context: self.contexts.reply, source: Some(self.process), tag: Some(tag) };
         let receive =
@@ -88,7 +88,7 @@ impl ControlServer {
     /// Starts serving; the returned [`StopOnDrop`] ends that.
     pub(super) fn start(comm: &Comm, control: &Arc<Control>) -> Result<StopOnDrop> {
         let (contexts, group, next) = (Contexts::of(comm)?, comm.group().clone(), Arc::default());
-        let request = Buffer::own(&[0; CHANGE_LEN])?;
+        let request = Buffer::from_bytes(&[0; CHANGE_LEN])?;
         let stop_on_drop = StopOnDrop::new(comm.core(), Arc::clone(&next));
         let server = Self { control: control.clone(), contexts, group, request, next };
         comm.core().with(|engine| {
@@ -113,7 +113,7 @@ impl ControlServer {
         let change = WordChange::parse(&self.request.to_vec());
         let (Some(requester), Some(change)) = (requester, change) else { return };
         let old = change.execute(self.control.buf());
-        let Ok(reply) = old.and_then(|old| Buffer::own(&old.to_le_bytes())) else {
+        let Ok(reply) = old.and_then(|old| Buffer::from_bytes(&old.to_le_bytes())) else {
             return;
         };
         let match_key = MatchKey { context: self.contexts.reply, tag: status.tag };

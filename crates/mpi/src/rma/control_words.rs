@@ -80,13 +80,13 @@ impl ControlWords {
             };
             let (owner, sharers) = ((old >> 32) as u32, old as u32);
             if owner == 0 && (kind == LockKind::Shared || sharers == 0) {
-                return Ok(Attempt::Acquired);
+                return Ok(LockAttempt::Acquired);
             }
             if kind == LockKind::Shared {
                 self.change(core, &WordChange::Add { word: LOCK, add: 1_u64.wrapping_neg() })?;
             }
             // The identity of sharers is not recorded.
-            Ok(Attempt::HeldBy(match owner {
+            Ok(LockAttempt::HeldBy(match owner {
                 0 => members.members().to_vec(),
                 owner => vec![owner - 1],
             }))
@@ -108,9 +108,9 @@ impl ControlWords {
         retry_until_acquired(core, "the accumulate lock", || {
             let old = self.change(core, &WordChange::Swap { word: ACCUMULATE_LOCK, compare: 0, swap: me })?;
             Ok(if old == 0 {
-                Attempt::Acquired
+                LockAttempt::Acquired
             } else {
-                Attempt::HeldBy(vec![((old >> 32) as u32).wrapping_sub(1)])
+                LockAttempt::HeldBy(vec![((old >> 32) as u32).wrapping_sub(1)])
             })
         })
     }
@@ -135,8 +135,8 @@ impl ControlWords {
         let Self::Remote { process, at, .. } = self else {
             return self.change(core, change).map(|_| Started::Completed(Status::empty()));
         };
-        let buffer = Buffer::own(&[0; RESULT])?;
-        let (address, _) = buffer.one_piece().unwrap_or_default();
+        let buffer = Buffer::from_bytes(&[0; RESULT])?;
+        let (address, _) = buffer.contiguous_range().unwrap_or_default();
         core.with(|engine| {
             let registration = engine.transport.reach(*process, address, RESULT, false)?;
             let request = (change.send_op(*at), registration.sge(address as u64, RESULT as u32));
@@ -202,7 +202,7 @@ fn exclusive_word(process: u32) -> u64 {
 }
 
 /// The result of an attempt.
-enum Attempt {
+enum LockAttempt {
     Acquired,
     /// Another process holds it, one from this list.
     HeldBy(Vec<u32>),
@@ -212,11 +212,11 @@ enum Attempt {
 fn retry_until_acquired(
     core: &Core,
     call: &'static str,
-    mut attempt: impl FnMut() -> Result<Attempt>,
+    mut attempt: impl FnMut() -> Result<LockAttempt>,
 ) -> Result<()> {
     let (mut attempts, mut pause) = (0, PAUSE_MIN);
     loop {
-        let Attempt::HeldBy(holders) = attempt()? else { return Ok(()) };
+        let LockAttempt::HeldBy(holders) = attempt()? else { return Ok(()) };
         let lost =
             |engine: &mut Engine| holders.iter().find_map(|holder| engine.transport.lost(*holder).cloned());
         if let Some(error) = core.with(lost) {

@@ -224,7 +224,7 @@ impl Window {
                 return false;
             }
             if let Some(into) = into {
-                into.copy_of(there);
+                into.copy_data_from(there);
             }
             if let Some(from) = from {
                 there.reduce(from, operator, basic);

@@ -26,11 +26,11 @@ const REGION: usize = 16 + 8 * PORTS_MAX;
 /// The attached regions.
 #[derive(Default)]
 pub(super) struct AttachedRegions {
-    pub(super) regions: Vec<Region>,
+    pub(super) regions: Vec<AttachedRegion>,
 }
 
 /// Attached memory, with a key for each port.
-pub(super) struct Region {
+pub(super) struct AttachedRegion {
     pub(super) address: usize,
     pub(super) size: u64,
     pub(super) keys: Vec<Mr>,
@@ -171,7 +171,7 @@ impl MemberBlock<'_> {
             let words = (at..at + len).step_by(8).map(load);
             return words.collect::<Result<Vec<_>>>().map(|words| words.concat());
         }
-        let into = Buffer::own(&vec![0; len])?;
+        let into = Buffer::from_bytes(&vec![0; len])?;
         let from = [(self.at.offset(at as u64), len as u64)];
         let started = core.with(|engine| engine.rdma_transfer(self.process, &from, &into, SendOp::Read))?;
         core.finish("reading a member's directory", started).ok()?;

@@ -82,11 +82,11 @@ pub(super) struct EpochNumber(AtomicU64);
 
 /// The number of the last epoch in which an operation on a member was allowed, and its memory was mapped here.
 #[derive(Debug)]
-pub(super) struct Grant(AtomicU64);
+pub(super) struct AccessGrant(AtomicU64);
 
 const PASSIVE: u64 = 1;
 
-impl Default for Grant {
+impl Default for AccessGrant {
     fn default() -> Self {
         Self(AtomicU64::new(u64::MAX))
     }
@@ -107,18 +107,18 @@ impl EpochNumber {
 
     /// Whether the grant is valid in the current epoch.
     #[inline]
-    pub(super) fn is_granted(&self, grant: &Grant) -> bool {
+    pub(super) fn is_granted(&self, grant: &AccessGrant) -> bool {
         grant.0.load(Ordering::Relaxed) == self.current()
     }
 
     /// Whether the grant is valid, and the epoch is a lock epoch.
     #[inline]
-    pub(super) fn is_granted_in_lock_epoch(&self, grant: &Grant) -> bool {
+    pub(super) fn is_granted_in_lock_epoch(&self, grant: &AccessGrant) -> bool {
         self.is_granted(grant) && self.current() & PASSIVE != 0
     }
 }
 
-impl Grant {
+impl AccessGrant {
     /// Makes the grant valid in the epoch of this number.
     pub(super) fn set(&self, number: u64) {
         self.0.store(number, Ordering::Relaxed);
@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn grants_end_with_their_epoch() {
-        let (mut epochs, number, grant) = (Epochs::default(), EpochNumber::default(), Grant::default());
+        let (mut epochs, number, grant) = (Epochs::default(), EpochNumber::default(), AccessGrant::default());
         assert!(!number.is_granted(&grant), "nothing was granted yet");
         for is_passive in [false, true, true, false, false] {
             epochs = Epochs::default();

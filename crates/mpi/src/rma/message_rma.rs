@@ -25,7 +25,7 @@ use crate::p2p::operation::{Receive, SourceRanks};
 use crate::p2p::wire::MatchKey;
 use crate::rma::control_messages::StopOnDrop;
 use crate::rma::one_sided::OneSided;
-use crate::rma::target::{Elements, Target, TargetRange};
+use crate::rma::target::{ElementLocation, Target, TargetRange};
 use crate::status::Status;
 
 /// The tag of operations, and the first tag of separate data messages.
@@ -143,7 +143,7 @@ impl MessageRma {
             memory: whole_part(comm, own)?,
             context,
             group: group.clone(),
-            request: Buffer::own(&[0; HEADER + SHORT_MAX])?,
+            request: Buffer::from_bytes(&[0; HEADER + SHORT_MAX])?,
             next: next.clone(),
             origins: origins.clone(),
             in_flight: Vec::new(),
@@ -213,7 +213,7 @@ impl MessageRma {
     }
 
     fn send_header(&self, engine: &mut Engine, to: u32, header: &Header, data: &[u8]) -> Result<Started> {
-        let bytes = Buffer::own(&[&header.bytes(), data].concat())?;
+        let bytes = Buffer::from_bytes(&[&header.bytes(), data].concat())?;
         let match_key = MatchKey { context: self.context, tag: OP_TAG };
         engine.send(to, match_key, &bytes, Mode::Standard)
     }
@@ -277,8 +277,8 @@ fn whole_part(comm: &Comm, own: &Target) -> Result<Buffer> {
     let (rank, count) = (own.rank(), own.desc.size as i64);
     let at = TargetRange { rank, displacement: 0, count, datatype: Datatype::from(Basic::Byte) };
     match own.elements(comm, &at, 0)? {
-        Elements::Mapped(all) if count > 0 => Ok(all),
-        _ => Ok(Buffer::nothing()),
+        ElementLocation::Mapped(all) if count > 0 => Ok(all),
+        _ => Ok(Buffer::empty()),
     }
 }
 
@@ -309,7 +309,7 @@ impl MessageRmaTarget {
 
     /// Executes the operation in a message. A malformed operation is dropped, and its epoch does not end.
     fn execute(&mut self, engine: &mut Engine, status: &Status) {
-        let bytes = self.request.clone().window(0, status.bytes).to_vec();
+        let bytes = self.request.clone().packed_range(0, status.bytes).to_vec();
         let process = self.group.process(status.source).filter(|_| status.error.is_none());
         let (Some(process), Some(header)) = (process, Header::parse(&bytes)) else { return };
         let rank = status.source as usize;
@@ -320,7 +320,7 @@ impl MessageRmaTarget {
         if header.is_last {
             self.update_origin(engine, rank, |origin| origin.ends = Some(header.total));
         }
-        let place = self.memory.clone().window(header.offset, header.length);
+        let place = self.memory.clone().packed_range(header.offset, header.length);
         let started = match header.kind {
             OpKind::EndEpoch => None,
             OpKind::Put if bytes.len() - HEADER == header.length as usize => {

@@ -88,11 +88,11 @@ pub(super) struct WindowResources {
 pub(super) struct WindowState {
     pub(super) epochs: Epochs,
     /// Operations on others' memory that may not have completed.
-    pub(super) pending: Vec<Pending>,
+    pub(super) pending: Vec<PendingOp>,
 }
 
 /// A started operation, by its target's rank.
-pub(super) struct Pending {
+pub(super) struct PendingOp {
     pub(super) rank: i32,
     pub(super) key: SlotKey,
     /// The program holds a request for the operation, which reports its status.

@@ -117,17 +117,17 @@ fn open(announced: &[u8], len: usize) -> Result<OwnedFd> {
 }
 
 /// A mapping, until dropped.
-struct Mapping {
+struct SegmentMapping {
     base: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: an address range, which may be unmapped by any thread. Test: members_share_memory.
-unsafe impl Send for Mapping {}
+unsafe impl Send for SegmentMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for SegmentMapping {}
 
-impl Drop for Mapping {
+impl Drop for SegmentMapping {
     fn drop(&mut self) {
         // SAFETY: mapped by `map`, and no handle is left. Test: members_share_memory.
         let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len) };
@@ -142,7 +142,7 @@ fn map(file: BorrowedFd<'_>, len: usize) -> Result<Buf> {
     let base = base.map_err(|error| failed("mmap", error))?;
     let base = NonNull::new(base.cast::<u8>())
         .ok_or_else(|| Error::new(Class::RMA_SHARED, "the memory was mapped at address 0"))?;
-    let owner = Arc::new(Mapping { base, len });
+    let owner = Arc::new(SegmentMapping { base, len });
     // SAFETY: mapped until the owner is dropped, and accessed only by copies and atomics. Test: members_share_memory.
     Ok(unsafe { Buf::from_raw(base, len, MemoryKind::Host, 0, owner) })
 }

@@ -11,7 +11,7 @@ use crate::p2p::engine::{Engine, Mode, Started};
 use crate::req::request::Request;
 use crate::rma::epoch::{Assert, Epochs, LockKind};
 use crate::rma::message_rma::{MessageRma, SyncOverhead};
-use crate::rma::object::{Pending, Window};
+use crate::rma::object::{PendingOp, Window};
 use crate::rma::transfer::CompleteBy;
 use crate::status::{PROC_NULL, Status};
 
@@ -19,7 +19,7 @@ use crate::status::{PROC_NULL, Status};
 const POSTED: i32 = 0;
 const COMPLETED: i32 = 1;
 
-impl Pending {
+impl PendingOp {
     /// Forgets the operation if it has completed, unless a flush must report its error. Returns whether it did.
     pub(super) fn try_forget(&self, engine: &mut Engine) -> bool {
         if self.is_requested {
@@ -58,7 +58,7 @@ impl Window {
                         None => true,
                     }
                 });
-                let is_left = |pending: &Pending| rank.is_none_or(|rank| rank == pending.rank);
+                let is_left = |pending: &PendingOp| rank.is_none_or(|rank| rank == pending.rank);
                 (!state.pending.iter().any(is_left)).then_some(())
             })
         });
@@ -102,7 +102,7 @@ impl Window {
 
     fn notify(&self, rank: i32, tag: i32) -> Result<()> {
         // Nobody waits for this request; the send completes in the background.
-        self.0.comm.isend(Mode::Standard, &Buffer::nothing(), PeerTag { rank, tag }).map(drop)
+        self.0.comm.isend(Mode::Standard, &Buffer::empty(), PeerTag { rank, tag }).map(drop)
     }
 
     /// Exposes this process's memory to the members of a group (`MPI_Win_post`; MPI 5.0, section 12.5.2).
@@ -131,7 +131,7 @@ impl Window {
     /// Posts receives for the completion messages of these ranks.
     fn post_complete_receives(&self, ranks: &[i32]) -> Result<()> {
         let post =
-            |rank: &i32| self.0.comm.ireceive(Buffer::nothing(), PeerTag { rank: *rank, tag: COMPLETED });
+            |rank: &i32| self.0.comm.ireceive(Buffer::empty(), PeerTag { rank: *rank, tag: COMPLETED });
         *self.0.posted.lock(self.core().host()) = ranks.iter().map(post).collect::<Result<_>>()?;
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Window {
             return Ok(());
         }
         for rank in ranks {
-            self.0.comm.receive(Buffer::nothing(), PeerTag { rank, tag: POSTED })?.ok()?;
+            self.0.comm.receive(Buffer::empty(), PeerTag { rank, tag: POSTED })?.ok()?;
         }
         fence(Ordering::SeqCst);
         Ok(())

@@ -12,7 +12,7 @@ use crate::rma::control_messages::ControlClient;
 use crate::rma::control_words::ControlWords;
 use crate::rma::desc::WindowDesc;
 use crate::rma::directory::DirectoryCache;
-use crate::rma::epoch::Grant;
+use crate::rma::epoch::AccessGrant;
 
 /// Elements in a member's memory (`target_rank`, `target_disp`, `target_count`, `target_datatype`).
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct TargetRange {
 }
 
 /// The location of a member's part of the window.
-pub(super) enum Data {
+pub(super) enum PartLocation {
     /// At an address in this process: its own part, or mapped here.
     Mapped { address: usize, _mapped: Option<Buf> },
     /// At an address for the device.
@@ -37,7 +37,7 @@ pub(super) enum Data {
 
 /// How to reach a member's memory, determined by the first operation on it.
 pub(super) struct TargetAccess {
-    pub(super) data: Data,
+    pub(super) data: PartLocation,
     pub(super) words: ControlWords,
     /// The member's port that is used.
     pub(super) port: usize,
@@ -54,13 +54,13 @@ pub(super) struct Target {
     mapped_at: Option<usize>,
     access: OnceLock<TargetAccess>,
     /// Valid if operations on its part may complete immediately.
-    pub(super) grant: Grant,
+    pub(super) grant: AccessGrant,
     /// Its attached memory, as last read.
     pub(super) attached: DirectoryCache,
 }
 
 /// The location of a member's elements.
-pub(super) enum Elements {
+pub(super) enum ElementLocation {
     /// In memory of this process.
     Mapped(Buffer),
     /// In a peer's memory: contiguous runs of bytes in type-map order.
@@ -75,14 +75,14 @@ impl Target {
         block: usize,
         mapped_at: Option<usize>,
     ) -> Self {
-        let (access, grant, attached) = (OnceLock::new(), Grant::default(), DirectoryCache::default());
+        let (access, grant, attached) = (OnceLock::new(), AccessGrant::default(), DirectoryCache::default());
         Self { rank, process, desc, block, mapped_at, access, grant, attached }
     }
 
     /// This process itself.
     pub(super) fn own(who: (i32, u32), desc: WindowDesc, address: usize, words: ControlWords) -> Self {
         let target = Self::new(who, desc, 0, Some(address));
-        let access = TargetAccess { data: Data::Mapped { address, _mapped: None }, words, port: 0 };
+        let access = TargetAccess { data: PartLocation::Mapped { address, _mapped: None }, words, port: 0 };
         Self { access: OnceLock::from(access), ..target }
     }
 
@@ -114,8 +114,8 @@ impl Target {
     pub(super) fn mapped_part(&self) -> Option<(usize, &ControlWords)> {
         let access = self.access.get()?;
         match access.data {
-            Data::Mapped { address, .. } => Some((address, &access.words)),
-            Data::Remote(_) => None,
+            PartLocation::Mapped { address, .. } => Some((address, &access.words)),
+            PartLocation::Remote(_) => None,
         }
     }
 
@@ -138,8 +138,8 @@ impl Target {
                 .map(|address| (address, None))
                 .or_else(|| map_data().map(|memory| (memory.as_ptr().expose_provenance(), Some(memory))))
             {
-                Some((address, _mapped)) => Data::Mapped { address, _mapped },
-                None => Data::Remote(data),
+                Some((address, _mapped)) => PartLocation::Mapped { address, _mapped },
+                None => PartLocation::Remote(data),
             };
             let words = match mapped(self.desc.control_port, control, self.block) {
                 Some(block) => ControlWords::mapped(block)?,
@@ -181,15 +181,15 @@ impl Target {
     }
 
     /// The elements at an [`Target::offset`] in this member's part.
-    pub(super) fn elements(&self, comm: &Comm, at: &TargetRange, offset: i64) -> Result<Elements> {
+    pub(super) fn elements(&self, comm: &Comm, at: &TargetRange, offset: i64) -> Result<ElementLocation> {
         match &self.access(comm)?.data {
-            Data::Mapped { address, .. } => {
+            PartLocation::Mapped { address, .. } => {
                 let begin = address.wrapping_add_signed(offset as isize);
                 // SAFETY: within the member's part, which was checked, and which is mapped here until the window is freed.
                 // Test: puts_and_gets_move_elements.
-                unsafe { Buffer::new(begin, at.count, at.datatype.clone()) }.map(Elements::Mapped)
+                unsafe { Buffer::new(begin, at.count, at.datatype.clone()) }.map(ElementLocation::Mapped)
             }
-            Data::Remote(part) => runs(*part, offset, at).map(Elements::Remote),
+            PartLocation::Remote(part) => runs(*part, offset, at).map(ElementLocation::Remote),
         }
     }
 }

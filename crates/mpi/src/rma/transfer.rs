@@ -10,8 +10,8 @@ use crate::memory::Buffer;
 use crate::p2p::engine::Started;
 use crate::req::request::Request;
 use crate::rma::epoch::{BeforeOp, LockKind};
-use crate::rma::object::{Flavor, Pending, Window};
-use crate::rma::target::{Elements, Target, TargetRange};
+use crate::rma::object::{Flavor, PendingOp, Window};
+use crate::rma::target::{ElementLocation, Target, TargetRange};
 use crate::status::{PROC_NULL, Status};
 
 /// Number of pending operations above which completed ones are dropped.
@@ -86,15 +86,15 @@ impl Window {
         };
         let is_read = op(verbs::RemoteAddr::default()).fetches();
         match elements {
-            Elements::Mapped(there) => {
+            ElementLocation::Mapped(there) => {
                 self.core().host().charge_copy(origin.len());
                 let (from, to) = if is_read { (&there, origin) } else { (origin, &there) };
-                to.copy_apart(from);
+                to.copy_overlapping_from(from);
                 // The program may next store a flag that another process polls.
                 fence(Ordering::Release);
                 Ok(Started::Completed(Status::empty()))
             }
-            Elements::Remote(places) => {
+            ElementLocation::Remote(places) => {
                 if complete_by == CompleteBy::Flush && self.queue_as_message(origin, at, target, !is_read)? {
                     return Ok(Started::Completed(Status::empty()));
                 }
@@ -133,7 +133,7 @@ impl Window {
         origin: &Buffer,
         at: &TargetRange,
         complete_by: CompleteBy,
-    ) -> Result<Option<(&Target, Elements)>> {
+    ) -> Result<Option<(&Target, ElementLocation)>> {
         self.begin_call()?;
         self.0.is_ordered.store(false, Ordering::Relaxed);
         if at.rank == PROC_NULL {
@@ -173,7 +173,7 @@ impl Window {
             return Ok(Some((target, self.attached_elements(target, at)?)));
         }
         let elements = target.elements(&self.0.comm, at, offset)?;
-        if matches!(elements, Elements::Mapped(_)) {
+        if matches!(elements, ElementLocation::Mapped(_)) {
             target.grant.set(epoch);
         }
         Ok(Some((target, elements)))
@@ -182,7 +182,7 @@ impl Window {
     /// Records a started operation, for flushes.
     pub(super) fn record_pending(&self, rank: i32, started: Started, complete_by: CompleteBy) -> Started {
         let Started::InProgress(key) = started else { return started };
-        let pending = Pending { rank, key, is_requested: complete_by == CompleteBy::Request };
+        let pending = PendingOp { rank, key, is_requested: complete_by == CompleteBy::Request };
         let is_many = self.with_state(|state| {
             state.pending.push(pending);
             self.0.is_pending.store(true, Ordering::Relaxed);

@@ -248,14 +248,14 @@ pub(crate) fn each_seed<T: PartialEq + std::fmt::Debug>(few: u64, what: &str, ru
 
 /// A simple pseudo-random number generator (xorshift64*).
 #[derive(Clone)]
-pub(crate) struct Dice(u64);
+pub(crate) struct TestRng(u64);
 
-impl Dice {
+impl TestRng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub(crate) fn roll(&mut self, sides: usize) -> usize {
+    pub(crate) fn below(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

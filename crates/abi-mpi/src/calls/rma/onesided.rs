@@ -285,7 +285,7 @@ pub(crate) fn raccumulate<N: Number>(
 
 /// The origin buffer, or an empty one if the operator does not read it.
 fn origin_of<N: Number>(looks: bool, address: Address, count: N, handle: types::Datatype) -> Answer<Buffer> {
-    if looks { named_buffer(ORIGIN, address, count, handle) } else { Ok(Buffer::nothing()) }
+    if looks { named_buffer(ORIGIN, address, count, handle) } else { Ok(Buffer::empty()) }
 }
 
 /// MPI 5.0, section 12.3.4.

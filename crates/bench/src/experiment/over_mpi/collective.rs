@@ -99,7 +99,7 @@ impl Call {
         let is_root = self.rank == ROOT as usize;
         let given = |count| Buffer::of(&self.source, 0, count, &byte);
         let got = |count| Buffer::of(&self.sink, 0, count, &byte);
-        let at_root = |buffer: mpi::Result<Buffer>| if is_root { buffer } else { Ok(Buffer::nothing()) };
+        let at_root = |buffer: mpi::Result<Buffer>| if is_root { buffer } else { Ok(Buffer::empty()) };
         let float = Datatype::from(Basic::Float);
         let elements = (self.size / FLOAT) as i64;
         let vector = || -> mpi::Result<_> {

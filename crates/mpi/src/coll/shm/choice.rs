@@ -161,8 +161,8 @@ mod tests {
             for number in 0..CALLS_BEFORE as usize {
                 assert!(comm.run_shm(&calls[number % 3]).is_none(), "call {number}");
                 comm.collective(&Collective::Gather {
-                    input: Some(Buffer::nothing()),
-                    output: Buffer::nothing(),
+                    input: Some(Buffer::empty()),
+                    output: Buffer::empty(),
                     root: 0,
                 })
                 .expect("a gather is not counted");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn bcast(len: usize) -> Collective {
-        Collective::Bcast { buffer: Buffer::own(&vec![1; len]).expect("memory"), root: 0 }
+        Collective::Bcast { buffer: Buffer::from_bytes(&vec![1; len]).expect("memory"), root: 0 }
     }
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
         in_threads("shm", 2, None, |process| {
             let (world, mut byte) = (process.world(), [0_u8; 40]);
             let broadcast = |byte: &mut [u8]| {
-                let buffer = Buffer::own(byte).expect("memory");
+                let buffer = Buffer::from_bytes(byte).expect("memory");
                 assert!(uses_shared_memory(world, &Collective::Bcast { buffer: buffer.clone(), root: 0 }));
                 buffer.load(byte);
             };

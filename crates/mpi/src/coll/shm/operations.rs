@@ -14,7 +14,7 @@ const PROGRESS_EVERY: u64 = 64;
 
 /// Parameters of a reduction that all members share: the operator, the call's name, and whether all get the result.
 #[derive(Clone, Copy)]
-pub(super) struct Reduction<'a> {
+pub(super) struct ShmReduction<'a> {
     pub(super) op: &'a Op,
     pub(super) call: &'static str,
     pub(super) to_all: bool,
@@ -39,10 +39,10 @@ impl ShmColl {
             Collective::Alltoall { input, output } => self.alltoall(input.as_ref(), output),
             Collective::Reduce { input, output, op, root } => {
                 let gets = *root as usize == self.me;
-                self.reduce((input.as_ref(), output), gets, Reduction { op, call: name, to_all: false })
+                self.reduce((input.as_ref(), output), gets, ShmReduction { op, call: name, to_all: false })
             }
             Collective::Allreduce { input, output, op } => {
-                self.reduce((input.as_ref(), output), true, Reduction { op, call: name, to_all: true })
+                self.reduce((input.as_ref(), output), true, ShmReduction { op, call: name, to_all: true })
             }
             _ => self.barrier(name),
         };
@@ -68,7 +68,7 @@ impl ShmColl {
 
     /// No member leaves before all have entered.
     pub(super) fn barrier(&mut self, call: &'static str) -> Result<()> {
-        self.publish_piece(Piece::nothing(), call)?;
+        self.publish_piece(Piece::empty(), call)?;
         self.others().try_for_each(|member| self.wait_published(member, call).map(drop))
     }
 
@@ -83,13 +83,13 @@ impl ShmColl {
             if !by_both {
                 return self.read(root, (0, len), buffer, CALL);
             }
-            if buffer.is_scattered() {
-                self.publish_piece(Piece::nothing(), CALL)?;
+            if buffer.is_noncontiguous() {
+                self.publish_piece(Piece::empty(), CALL)?;
                 return self.read(root, (0, len), buffer, CALL);
             }
             self.publish(buffer, CALL)?;
             self.notify_others();
-            return self.read(root, (0, len), &buffer.clone().window(0, half), CALL);
+            return self.read(root, (0, len), &buffer.clone().packed_range(0, half), CALL);
         }
         self.publish(buffer, CALL)?;
         if by_both { self.write_rest(1 - root, buffer, half, CALL) } else { Ok(()) }
@@ -97,7 +97,7 @@ impl ShmColl {
 
     fn allgather(&mut self, input: Option<&Buffer>, output: &Buffer) -> Result<()> {
         let len = output.len() / self.processes.len() as u64;
-        let block = |member: usize| output.clone().window(member as u64 * len, len);
+        let block = |member: usize| output.clone().packed_range(member as u64 * len, len);
         self.publish(input.unwrap_or(&block(self.me)), "MPI_Allgather")?;
         if let Some(input) = input {
             self.copy_own(input, (0, len), &block(self.me))?;
@@ -108,7 +108,7 @@ impl ShmColl {
     fn alltoall(&mut self, input: Option<&Buffer>, output: &Buffer) -> Result<()> {
         let all = output.len();
         let len = all / self.processes.len() as u64;
-        let block = |member: usize| output.clone().window(member as u64 * len, len);
+        let block = |member: usize| output.clone().packed_range(member as u64 * len, len);
         let mine = (self.me as u64 * len, all);
         match input {
             // Zero-copy data must stay unchanged until all have read them.
@@ -128,14 +128,14 @@ impl ShmColl {
         &mut self,
         (input, output): (Option<&Buffer>, &Buffer),
         gets: bool,
-        reduction: Reduction<'_>,
+        reduction: ShmReduction<'_>,
     ) -> Result<()> {
         let (given, call) = (input.unwrap_or(output), reduction.call);
         let (count, datatype) = (output.count(), output.datatype());
         // This member's own operand need not be read back from its area, unless the result overwrites it.
         let own = input.filter(|input| input.count() == count && input.datatype().is_same_object(datatype));
         let is_alike = !gets || input.is_none() || own.is_some();
-        if given.len() > BCOPY_MAX as u64 && given.one_piece().is_some() && is_alike {
+        if given.len() > BCOPY_MAX as u64 && given.contiguous_range().is_some() && is_alike {
             // In place, a result must not overwrite an operand that others still read.
             let in_parts = self.processes.len() > 2 || (reduction.to_all && input.is_none());
             return self.reduce_long(given, gets.then_some(output), reduction, in_parts);
@@ -146,7 +146,7 @@ impl ShmColl {
         }
         let (last, len) = (self.processes.len() - 1, output.len());
         match own {
-            Some(own) if last == self.me => output.copy_of(own),
+            Some(own) if last == self.me => output.copy_data_from(own),
             None if last == self.me && input.is_none() => {}
             _ => self.read(last, (0, len), output, call)?,
         }

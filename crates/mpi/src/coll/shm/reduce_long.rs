@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use verbs::RemoteAddr;
 
-use crate::coll::shm::operations::Reduction;
-use crate::coll::shm::slots::Published;
+use crate::coll::shm::operations::ShmReduction;
+use crate::coll::shm::slots::PublishedData;
 use crate::coll::shm::state::ShmColl;
 use crate::coll::shm::transfer::check_len;
 use crate::error::{Class, Error, Result};
@@ -26,7 +26,7 @@ impl ShmColl {
         &mut self,
         given: &Buffer,
         result: Option<&Buffer>,
-        reduction: Reduction<'_>,
+        reduction: ShmReduction<'_>,
         in_parts: bool,
     ) -> Result<()> {
         let call = reduction.call;
@@ -37,7 +37,7 @@ impl ShmColl {
         };
         let mine = match result {
             Some(result) => result.elements(part.start, part.end - part.start)?,
-            None => Buffer::own_elements(given.datatype().clone(), part.end - part.start)?,
+            None => Buffer::zeroed(given.datatype().clone(), part.end - part.start)?,
         };
         self.grow_scratch(PIECE)?;
         self.wait_slot_free(0, call)?;
@@ -84,7 +84,7 @@ impl ShmColl {
             let published = self.wait_published(member, call)?;
             check_len(format_args!("rank {member}"), published.len(), len)?;
             operands[member] = match published {
-                Published::Zcopy { at, part, .. } if part.is_some() == in_parts => {
+                PublishedData::Zcopy { at, part, .. } if part.is_some() == in_parts => {
                     (at, part.unwrap_or_default())
                 }
                 _ => {
@@ -109,7 +109,7 @@ impl ShmColl {
         piece: Range<i64>,
         (given, operands): (&Buffer, &[OperandAddrs]),
         into: &Buffer,
-        Reduction { op, call, .. }: Reduction<'_>,
+        ShmReduction { op, call, .. }: ShmReduction<'_>,
     ) -> Result<()> {
         let (count, datatype, last) = (piece.end - piece.start, given.datatype(), self.processes.len() - 1);
         let mut own = given.elements(piece.start, count)?;
@@ -117,13 +117,13 @@ impl ShmColl {
         if is_in_place && last != self.me {
             // Another member's operand will overwrite it.
             let copy = self.scratch(1, datatype, count)?;
-            copy.copy_of(&own);
+            copy.copy_data_from(&own);
             own = copy;
         }
         let from = |member: usize| operands[member].0.offset((piece.start * datatype.size()) as u64);
         match last == self.me {
             true if is_in_place => {}
-            true => into.copy_of(&own),
+            true => into.copy_data_from(&own),
             false => self.rdma_read(last, from(last), into, call)?,
         }
         let operand = self.scratch(0, datatype, count)?;

@@ -42,14 +42,14 @@ const _: () = assert!(FAILED + SLOTS as usize * WORD <= PAIR);
 
 /// The data of a member in an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Published {
+pub(super) enum PublishedData {
     /// This many bytes, copied into its area.
     Bcopy(usize),
     /// This many bytes of its own memory at `at`, and the address of its part of the result, if it has one.
     Zcopy { len: u64, at: RemoteAddr, part: Option<RemoteAddr> },
 }
 
-impl Published {
+impl PublishedData {
     /// Their size in bytes.
     pub(super) fn len(self) -> u64 {
         match self {
@@ -127,7 +127,7 @@ impl ShmSlots {
         Ok(into.store_from(&self.memory, at, into.len())?)
     }
 
-    /// Copies all bytes that a member has published as [`Published::Bcopy`]. `into` has exactly their size.
+    /// Copies all bytes that a member has published as [`PublishedData::Bcopy`]. `into` has exactly their size.
     #[inline]
     pub(super) fn read_bytes(&self, (member, number): (usize, u64), into: &mut [u8]) -> Result<()> {
         Ok(self.memory.read(Self::data_at(member, number, into.len()), into)?)
@@ -162,16 +162,16 @@ impl ShmSlots {
     ///
     /// # Errors
     /// [`Class::OTHER`] for a length that no member publishes.
-    pub(super) fn published(&self, member: usize, number: u64) -> Result<Published> {
+    pub(super) fn published(&self, member: usize, number: u64) -> Result<PublishedData> {
         let head = Self::header_at(member, number);
         let word = |index: usize| self.word(head + 8 * index).load(Ordering::Relaxed);
         let (len, addr) = (word(1), |at| RemoteAddr { addr: word(at), rkey: word(at + 1) as u32 });
         if len & ZCOPY != 0 {
             let part = (len & ZCOPY_WITH_PART != 0).then(|| addr(4));
-            return Ok(Published::Zcopy { len: len & !(ZCOPY | ZCOPY_WITH_PART), at: addr(2), part });
+            return Ok(PublishedData::Zcopy { len: len & !(ZCOPY | ZCOPY_WITH_PART), at: addr(2), part });
         }
         match usize::try_from(len) {
-            Ok(len) if len <= BCOPY_MAX => Ok(Published::Bcopy(len)),
+            Ok(len) if len <= BCOPY_MAX => Ok(PublishedData::Bcopy(len)),
             _ => Err(Error::new(
                 Class::OTHER,
                 "a member has published data of a length that no process of this version uses",
@@ -179,7 +179,7 @@ impl ShmSlots {
         }
     }
 
-    /// Fills a buffer with bytes that a member has published as [`Published::Bcopy`], starting at offset `from`.
+    /// Fills a buffer with bytes that a member has published as [`PublishedData::Bcopy`], starting at offset `from`.
     pub(super) fn read(
         &self,
         (member, number): (usize, u64),
@@ -301,15 +301,15 @@ mod tests {
             for (member, number) in all() {
                 assert_eq!(slots.has_published(member, number), len > 0);
                 slots
-                    .publish(member, number, &Buffer::own(&bytes(member, number)).expect("memory"))
+                    .publish(member, number, &Buffer::from_bytes(&bytes(member, number)).expect("memory"))
                     .expect("room");
                 slots.mark_passed(member, 40 + member as u64, Some(Class(60 + member as i32)));
                 slots.mark_reduced(member, 50 + member as u64);
             }
             for (member, number) in all() {
-                let into = Buffer::own(&vec![0; len]).expect("memory");
+                let into = Buffer::from_bytes(&vec![0; len]).expect("memory");
                 assert!(slots.has_published(member, number) && !slots.has_published(member, number + SLOTS));
-                assert_eq!(slots.published(member, number), Ok(Published::Bcopy(len)));
+                assert_eq!(slots.published(member, number), Ok(PublishedData::Bcopy(len)));
                 slots.read((member, number), (0, len), &into).expect("shown");
                 assert_eq!(into.to_vec(), bytes(member, number));
                 assert_eq!(slots.passed(member), 40 + member as u64);
@@ -329,13 +329,13 @@ mod tests {
         let slot = |number: u64| RemoteAddr { addr: u64::MAX - number, rkey: u32::MAX - number as u32 };
         for (number, len) in [(1, BCOPY_MAX as u64 + 1), (2, 5 << 40), (3, 0)] {
             for part in [None, Some(slot(9))] {
-                let published = Published::Zcopy { len, at: slot(number), part };
+                let published = PublishedData::Zcopy { len, at: slot(number), part };
                 slots.publish_zcopy(1, number, len, slot(number), part);
                 assert!(slots.has_published(1, number) && !slots.has_published(0, number));
                 assert_eq!((slots.published(1, number), published.len()), (Ok(published), len));
             }
-            slots.publish(1, number + SLOTS, &Buffer::own(&[7; 40]).expect("memory")).expect("room");
-            assert_eq!(slots.published(1, number + SLOTS), Ok(Published::Bcopy(40)));
+            slots.publish(1, number + SLOTS, &Buffer::from_bytes(&[7; 40]).expect("memory")).expect("room");
+            assert_eq!(slots.published(1, number + SLOTS), Ok(PublishedData::Bcopy(40)));
         }
     }
 

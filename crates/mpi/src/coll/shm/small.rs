@@ -99,7 +99,7 @@ impl ShmColl {
     fn allgather_small(&mut self, input: Piece, output: Piece) -> Result<()> {
         let len = input.len();
         self.publish_piece(input, "MPI_Allgather")?;
-        output.part(self.me * len, len).copy_of(input);
+        output.part(self.me * len, len).copy_data_from(input);
         self.others().try_for_each(|member| {
             self.read_piece(member, (0, len), output.part(member * len, len), "MPI_Allgather")
         })
@@ -109,7 +109,7 @@ impl ShmColl {
         let (all, len) = (input.len(), input.len() / self.processes.len());
         let mine = self.me * len;
         self.publish_piece(input, "MPI_Alltoall")?;
-        output.part(mine, len).copy_of(input.part(mine, len));
+        output.part(mine, len).copy_data_from(input.part(mine, len));
         self.others().try_for_each(|member| {
             self.read_piece(member, (mine, all), output.part(member * len, len), "MPI_Alltoall")
         })

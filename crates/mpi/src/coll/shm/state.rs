@@ -61,7 +61,7 @@ impl ShmColl {
             has_notified: false,
             reads_zcopy: false,
             zcopy_data: Vec::new(),
-            scratch: [Buffer::own(&[0; BCOPY_MAX])?, Buffer::nothing()],
+            scratch: [Buffer::from_bytes(&[0; BCOPY_MAX])?, Buffer::empty()],
         })
     }
 
@@ -72,16 +72,16 @@ impl ShmColl {
     /// Grows both scratch buffers to at least this size in bytes.
     pub(super) fn grow_scratch(&mut self, bytes: i64) -> Result<()> {
         for buffer in self.scratch.iter_mut().filter(|buffer| buffer.count() < bytes) {
-            *buffer = Buffer::own_elements(Basic::Byte.into(), bytes)?;
+            *buffer = Buffer::zeroed(Basic::Byte.into(), bytes)?;
         }
         Ok(())
     }
 
     /// Scratch memory for elements of an operand: one of two buffers.
     pub(super) fn scratch(&self, which: usize, datatype: &Datatype, count: i64) -> Result<Buffer> {
-        match self.scratch[which].seen_as(count, datatype) {
+        match self.scratch[which].as_elements(count, datatype) {
             Some(buffer) => Ok(buffer),
-            None => Buffer::own_elements(datatype.clone(), count),
+            None => Buffer::zeroed(datatype.clone(), count),
         }
     }
 

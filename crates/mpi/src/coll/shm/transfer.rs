@@ -4,7 +4,7 @@
 
 use verbs::{RemoteAddr, SendOp};
 
-use crate::coll::shm::slots::{BCOPY_MAX, Published, ShmSlots};
+use crate::coll::shm::slots::{BCOPY_MAX, PublishedData, ShmSlots};
 use crate::coll::shm::state::ShmColl;
 use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
@@ -48,9 +48,9 @@ impl ShmColl {
         let published = self.wait_published(member, call)?;
         check_len(format_args!("rank {member}"), published.len(), all as u64)?;
         match published {
-            Published::Bcopy(len) => self.slots().read_piece((member, self.number), (from, len), into),
+            PublishedData::Bcopy(len) => self.slots().read_piece((member, self.number), (from, len), into),
             // Only another version would publish such short data as zero-copy.
-            Published::Zcopy { at, .. } => {
+            PublishedData::Zcopy { at, .. } => {
                 self.rdma_read(member, at.offset(from as u64), &into.buffer(), call)
             }
         }
@@ -61,9 +61,9 @@ impl ShmColl {
         let published = self.wait_published(member, call)?;
         check_len(format_args!("rank {member}"), published.len(), into.len() as u64)?;
         match published {
-            Published::Bcopy(_) => self.slots().read_bytes((member, self.number), into),
-            Published::Zcopy { at, .. } => {
-                let copy = Buffer::own(into)?;
+            PublishedData::Bcopy(_) => self.slots().read_bytes((member, self.number), into),
+            PublishedData::Zcopy { at, .. } => {
+                let copy = Buffer::from_bytes(into)?;
                 self.rdma_read(member, at, &copy, call)?;
                 copy.load(into);
                 Ok(())
@@ -73,8 +73,8 @@ impl ShmColl {
 
     /// Registers a buffer until the operation ends, or a contiguous copy if it is scattered. Returns its remote address.
     pub(super) fn register_zcopy(&mut self, buffer: &Buffer) -> Result<RemoteAddr> {
-        let data = if buffer.is_scattered() { buffer.copied()? } else { buffer.clone() };
-        let (Some((address, len)), Some(other)) = (data.one_piece(), self.others().next()) else {
+        let data = if buffer.is_noncontiguous() { buffer.copied()? } else { buffer.clone() };
+        let (Some((address, len)), Some(other)) = (data.contiguous_range(), self.others().next()) else {
             return Ok(RemoteAddr::default());
         };
         let process = self.processes[other];
@@ -97,7 +97,7 @@ impl ShmColl {
     }
 
     /// Waits until a member has published its data.
-    pub(super) fn wait_published(&mut self, member: usize, call: &'static str) -> Result<Published> {
+    pub(super) fn wait_published(&mut self, member: usize, call: &'static str) -> Result<PublishedData> {
         let number = self.number;
         self.wait(member, call, |slots| slots.has_published(member, number))?;
         if !self.slots().has_published(member, number) {
@@ -106,7 +106,7 @@ impl ShmColl {
         // A member that has started this operation has passed the one before.
         self.passed[member] = self.passed[member].max(number - 1);
         let published = self.slots().published(member, number)?;
-        self.reads_zcopy |= matches!(published, Published::Zcopy { .. });
+        self.reads_zcopy |= matches!(published, PublishedData::Zcopy { .. });
         Ok(published)
     }
 
@@ -122,13 +122,13 @@ impl ShmColl {
         check_len(format_args!("rank {member}"), published.len(), all)?;
         match published {
             _ if into.len() == 0 => Ok(()),
-            Published::Zcopy { .. } if member == self.me => {
-                let own = self.zcopy_data.iter().map(|(data, _)| data.clone().window(from, into.len()));
-                own.for_each(|own| into.copy_of(&own));
+            PublishedData::Zcopy { .. } if member == self.me => {
+                let own = self.zcopy_data.iter().map(|(data, _)| data.clone().packed_range(from, into.len()));
+                own.for_each(|own| into.copy_data_from(&own));
                 Ok(())
             }
-            Published::Bcopy(len) => self.slots().read((member, self.number), (from as usize, len), into),
-            Published::Zcopy { at, .. } => self.rdma_read(member, at.offset(from), into, call),
+            PublishedData::Bcopy(len) => self.slots().read((member, self.number), (from as usize, len), into),
+            PublishedData::Zcopy { at, .. } => self.rdma_read(member, at.offset(from), into, call),
         }
     }
 
@@ -136,7 +136,7 @@ impl ShmColl {
     pub(super) fn copy_own(&self, given: &Buffer, (from, all): (u64, u64), into: &Buffer) -> Result<()> {
         check_len("this rank", given.len(), all)?;
         if into.len() > 0 {
-            into.copy_of(&given.clone().window(from, into.len()));
+            into.copy_data_from(&given.clone().packed_range(from, into.len()));
         }
         Ok(())
     }
@@ -168,9 +168,10 @@ impl ShmColl {
         from: u64,
         call: &'static str,
     ) -> Result<()> {
-        let Published::Zcopy { at, len, .. } = self.wait_published(member, call)? else { return Ok(()) };
+        let PublishedData::Zcopy { at, len, .. } = self.wait_published(member, call)? else { return Ok(()) };
         check_len(format_args!("rank {member}"), len, given.len())?;
-        let rest = self.zcopy_data.last().map_or(given, |(data, _)| data).clone().window(from, len - from);
+        let rest =
+            self.zcopy_data.last().map_or(given, |(data, _)| data).clone().packed_range(from, len - from);
         let (process, ranges) = (self.processes[member], [(at.offset(from), rest.len())]);
         let started =
             self.core.with(|engine| engine.rdma_transfer(process, &ranges, &rest, SendOp::Write))?;

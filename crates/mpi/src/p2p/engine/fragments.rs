@@ -7,7 +7,7 @@ use super::{Engine, Started};
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
 use crate::p2p::operation::{ArrivedData, LongSend, OpState, Operation};
-use crate::p2p::wire::{Exposed, MatchKey, Message};
+use crate::p2p::wire::{MatchKey, Message, RemoteMemory};
 use crate::peers::connection::{Payload, Received};
 use crate::peers::transport::MessagePlace;
 use crate::status::Status;
@@ -22,8 +22,8 @@ impl Engine {
         buffer: &Buffer,
     ) -> Result<Started> {
         self.host.charge_step(Step::Request, 1);
-        let bytes = buffer.piece().unwrap_or(Piece::nothing());
-        let (address, len) = bytes.place();
+        let bytes = buffer.piece().unwrap_or(Piece::empty());
+        let (address, len) = bytes.addr_len();
         let registration = self.transport.reach(to, address as usize, len as usize, false)?;
         let whole = registration.sge(address, len as u32);
         let state = OpState::Send {
@@ -32,7 +32,7 @@ impl Engine {
             long_send: Some(Box::new(LongSend::new(registration, buffer.clone(), None))),
         };
         let key = self.operations.insert(Operation::new(state));
-        let at = Exposed { addr: 0, rkey: 0, length: len };
+        let at = RemoteMemory { addr: 0, rkey: 0, length: len };
         let message = Message::Rts { match_key, id: key.number(), at, frag_bytes: len as u32, put: false };
         let started = self
             .start_or_remove(key, |engine| engine.post_fragments(to, message, (bytes, whole), Some(key)))?;
@@ -54,7 +54,7 @@ impl Engine {
         let (mut message, mut left) = (first, bytes);
         while left.len() > 0 {
             let [bytes, others] = left.split(fragment);
-            let (addr, len) = bytes.place();
+            let (addr, len) = bytes.addr_len();
             let from = Sge { addr, length: len as u32, ..whole };
             let payload = Payload::Zcopy { bytes, from, key: key.filter(|_| others.len() == 0) };
             self.transport.send(to, message, payload, None)?;

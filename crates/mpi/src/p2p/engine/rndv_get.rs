@@ -9,7 +9,7 @@ use crate::memory::Buffer;
 use crate::p2p::matching::Envelope;
 use crate::p2p::operation::{ArrivedData, LongReceive, LongSend, OpState, Operation, Receive, RtsInfo};
 use crate::p2p::proto::Proto;
-use crate::p2p::wire::{Exposed, MatchKey, Message};
+use crate::p2p::wire::{MatchKey, Message, RemoteMemory};
 use crate::peers::connection::Payload;
 use crate::status::Status;
 use host::SlotKey;
@@ -30,7 +30,7 @@ impl Engine {
         let memory = if staging.is_none() { buffer.memory() } else { None };
         let registration = self.transport.register_in(to, (addr, len), memory, true)?;
         let remote = registration.remote(addr as u64);
-        let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: len as u64 };
+        let at = RemoteMemory { addr: remote.addr, rkey: remote.rkey, length: len as u64 };
         let mut long_send = LongSend::new(registration, buffer.clone(), Some(Proto::RndvGet));
         long_send.staging = staging;
         let key = self.operations.insert(Operation::new(OpState::Send {
@@ -47,7 +47,7 @@ impl Engine {
 
     /// Returns the address of a buffer's bytes as one piece: in the program's memory, or in a staging copy.
     fn contiguous_data(&self, buffer: &Buffer, copy: Option<Vec<u8>>) -> Result<(usize, Option<Buf>)> {
-        if let (Some((addr, _)), None) = (buffer.one_piece(), &copy) {
+        if let (Some((addr, _)), None) = (buffer.contiguous_range(), &copy) {
             return Ok((addr, None));
         }
         let staging = Buf::alloc(buffer.len() as usize)?;
@@ -96,7 +96,7 @@ impl Engine {
         rts: RtsInfo,
     ) -> Result<()> {
         let (from, wanted) = (envelope.source, rts.at.length.min(receive.buffer.len()));
-        let (addr, staging) = match receive.buffer.one_piece() {
+        let (addr, staging) = match receive.buffer.contiguous_range() {
             Some((addr, _)) => (addr as u64, None),
             None if wanted == 0 => (0, None),
             None => {
@@ -125,7 +125,7 @@ impl Engine {
         }
         let (at, first) = (rts.at, u64::from(rts.frag_bytes).min(wanted));
         let pieces = (first..wanted).step_by(step as usize).map(|begin| {
-            let piece = Exposed { addr: at.addr + begin, ..at };
+            let piece = RemoteMemory { addr: at.addr + begin, ..at };
             (piece, registration.sge(addr + begin, (wanted - begin).min(step) as u32))
         });
         let pieces: Vec<_> = pieces.collect();

@@ -9,7 +9,7 @@ use crate::memory::{Buffer, Piece};
 use crate::p2p::matching::Envelope;
 use crate::p2p::operation::{LongReceive, LongSend, OpState, Operation, PutSend, Receive, RtsInfo};
 use crate::p2p::proto::Proto;
-use crate::p2p::wire::{Exposed, MatchKey, Message};
+use crate::p2p::wire::{MatchKey, Message, RemoteMemory};
 use crate::peers::connection::Payload;
 use host::SlotKey;
 
@@ -20,8 +20,8 @@ impl Engine {
     /// Sends an RTS for contiguous data of the program, followed by the first fragment, so that data are in flight while the two
     /// processes agree on the rest: a read by the receiver would take one more message.
     pub(super) fn send_rndv_put(&mut self, to: u32, match_key: MatchKey, buffer: &Buffer) -> Result<Started> {
-        let whole = buffer.piece().unwrap_or(Piece::nothing());
-        let (addr, len) = whole.place();
+        let whole = buffer.piece().unwrap_or(Piece::empty());
+        let (addr, len) = whole.addr_len();
         self.host.charge_step(Step::Request, 1);
         let registration =
             self.transport.register_in(to, (addr as usize, len as usize), buffer.memory(), false)?;
@@ -37,7 +37,7 @@ impl Engine {
             long_send: Some(Box::new(long_send)),
         }));
         let id = key.number();
-        let at = Exposed { addr: 0, rkey: 0, length: len };
+        let at = RemoteMemory { addr: 0, rkey: 0, length: len };
         let message = Message::Rts { match_key, id, at, frag_bytes: first.len() as u32, put: true };
         let started = self.start_or_remove(key, |engine| {
             engine.transport.send(to, message, Payload::None, None)?;
@@ -72,19 +72,19 @@ impl Engine {
             return Ok(());
         }
         let (id, place) = (rts.id, key.slot());
-        let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: rest };
+        let at = RemoteMemory { addr: remote.addr, rkey: remote.rkey, length: rest };
         self.transport.send(from, Message::Cts { id, at, place }, Payload::None, None)
     }
 
     /// A CTS has arrived: writes the rest of this process's message.
-    pub(super) fn handle_cts(&mut self, to: u32, id: SlotKey, at: Exposed, place: u32) {
+    pub(super) fn handle_cts(&mut self, to: u32, id: SlotKey, at: RemoteMemory, place: u32) {
         let Some(Operation { state: OpState::Send { to: known, long_send: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
         else {
             return;
         };
         let LongSend { writing: Some(writing), registration, .. } = &mut **sending else { return };
-        let (from, len) = writing.rest.place();
+        let (from, len) = writing.rest.addr_len();
         if *known != to || writing.in_flight > 0 || at.length == 0 || at.length > len {
             return;
         }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::p2p::operation::{OpState, Operation, SenderCopy};
 use crate::p2p::proto::Proto;
 use crate::p2p::shm_copy::{Copying, SharedMessage};
-use crate::p2p::wire::{Exposed, Message};
+use crate::p2p::wire::{Message, RemoteMemory};
 use crate::peers::connection::Payload;
 
 impl Engine {
@@ -24,7 +24,7 @@ impl Engine {
             };
             let id = long_receive.rts.id;
             let rkey = long_receive.registration.remote(long_receive.addr).rkey;
-            let into = Exposed { addr: long_receive.addr, rkey, length: share.length };
+            let into = RemoteMemory { addr: long_receive.addr, rkey, length: share.length };
             long_receive.copying = Some(Copying::new(
                 share,
                 true,
@@ -32,9 +32,9 @@ impl Engine {
                 &long_receive.registration,
                 long_receive.rts.at,
             ));
-            long_receive.left = share.pieces();
-            let (place, turn) = (share.place, share.turn);
-            let message = Message::ShmCts { id, key: key.number(), at: into, place, turn };
+            long_receive.left = share.piece_count();
+            let (word, sequence) = (share.word, share.sequence);
+            let message = Message::ShmCts { id, key: key.number(), at: into, word, sequence };
             // An error means that the peer is lost, which an event reports.
             if self.transport.send(from, message, Payload::None, None).is_ok() {
                 drop(self.continue_receiver_copy(key));
@@ -64,7 +64,7 @@ impl Engine {
         id: SlotKey,
         key: u64,
         share: SharedMessage,
-        at: Exposed,
+        at: RemoteMemory,
     ) {
         let Some(Operation { state: OpState::Send { to: known, long_send: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
@@ -72,7 +72,7 @@ impl Engine {
             return;
         };
         let staged = sending.staging.as_ref().map(Buf::addr);
-        let local = staged.or_else(|| sending.buffer.one_piece().map(|(addr, _)| addr as u64));
+        let local = staged.or_else(|| sending.buffer.contiguous_range().map(|(addr, _)| addr as u64));
         let Some(local) = local.filter(|_| *known == to && at.length <= sending.buffer.len()) else { return };
         if sending.sender_copy.is_some() {
             // A receiver invites only once; this message is ignored.

@@ -109,14 +109,14 @@ impl Engine {
         (awaits_fin, blocks): (bool, bool),
     ) -> Result<Started> {
         if let Some(portals) = self.portals(match_key.context) {
-            let copy = copy.map(|bytes| Buffer::own(&bytes)).transpose()?;
+            let copy = copy.map(|bytes| Buffer::from_bytes(&bytes)).transpose()?;
             let started = portals.send(to, match_key, copy.as_ref().unwrap_or(&buffer), awaits_fin);
             return self.record_portals_start(started);
         }
         if to == self.rank {
             return self.send_to_self(match_key, copy.unwrap_or_else(|| buffer.to_vec()), awaits_fin);
         }
-        let in_place = copy.is_none() && !buffer.is_scattered();
+        let in_place = copy.is_none() && !buffer.is_noncontiguous();
         let has = Conditions::new(in_place, !awaits_fin, blocks);
         match self.transport.protocol(to, buffer.len(), has)? {
             Proto::EagerFrag => self.send_fragments(to, match_key, &buffer),

@@ -89,15 +89,15 @@ struct Incoming {
 impl Incoming {
     fn new(receive: Receive) -> Result<Self> {
         let buffer = &receive.buffer;
-        let own = || Buffer::own(&vec![0; buffer.len() as usize]);
-        let staging = if buffer.is_scattered() { Some(own()?) } else { None };
+        let own = || Buffer::from_bytes(&vec![0; buffer.len() as usize]);
+        let staging = if buffer.is_noncontiguous() { Some(own()?) } else { None };
         Ok(Self { receive, operation: None, entry: None, staging, fetching: None, status: None })
     }
 
     /// Address and length of the memory that data are received into.
     fn destination(&self) -> (u64, u64) {
         let buffer = self.staging.as_ref().unwrap_or(&self.receive.buffer);
-        buffer.one_piece().map_or((0, 0), |(addr, len)| (addr as u64, len as u64))
+        buffer.contiguous_range().map_or((0, 0), |(addr, len)| (addr as u64, len as u64))
     }
 
     /// Copies the first `len` received bytes from the staging buffer, if there is one.
@@ -185,7 +185,7 @@ impl Portals {
     #[inline]
     pub(crate) fn try_send(&mut self, to: u32, match_key: MatchKey, piece: Piece) -> bool {
         let Some(bits) = bits::match_bits_of(match_key) else { return false };
-        let (offset, len) = piece.place();
+        let (offset, len) = piece.addr_len();
         let put = transfer(Action::Put, len, (Process::rank(to), MESSAGES), IGNORED);
         let local = MdAddr { md: self.silent, offset };
         self.ni.try_put(&Transfer { put: Some(local), match_bits: bits, ..put })
@@ -200,7 +200,7 @@ impl Portals {
         into: Piece,
         polls: u32,
     ) -> Option<(i32, usize)> {
-        match self.try_receive_put(wanted, into.place(), polls) {
+        match self.try_receive_put(wanted, into.addr_len(), polls) {
             TryRecv::Put(bits, len) => Some((bits::tag(bits), len as usize)),
             TryRecv::Nothing | TryRecv::Other => None,
         }
@@ -211,7 +211,7 @@ impl Portals {
     #[inline]
     pub(crate) fn receive_stored(&self, receive: &Receive, polls: u32) -> ControlFlow<Option<Status>> {
         let wanted = &receive.wanted;
-        let (Some((addr, len)), Some(source)) = (receive.buffer.one_piece(), wanted.source) else {
+        let (Some((addr, len)), Some(source)) = (receive.buffer.contiguous_range(), wanted.source) else {
             return ControlFlow::Break(None);
         };
         match self.try_receive_put(wanted, (addr as u64, len as u64), polls) {
@@ -246,9 +246,9 @@ impl Portals {
         synchronous: bool,
     ) -> Result<PortalsStarted> {
         let bits = bits::match_bits_of(match_key).ok_or_else(not_carried_error)?;
-        let copy = if buffer.is_scattered() { Some(buffer.copied()?) } else { None };
+        let copy = if buffer.is_noncontiguous() { Some(buffer.copied()?) } else { None };
         let data = copy.as_ref().unwrap_or(buffer);
-        let (addr, len) = data.one_piece().map_or((0, 0), |(addr, len)| (addr as u64, len as u64));
+        let (addr, len) = data.contiguous_range().map_or((0, 0), |(addr, len)| (addr as u64, len as u64));
         let is_long = len > EAGER_MAX;
         let is_opened = is_long || synchronous;
         let target = Process::rank(to);

@@ -26,7 +26,7 @@ pub(super) fn open(host: &Host, port: &Port, matcher: Matcher, key: &Key) -> Res
     };
     // SAFETY: entries and descriptors name memory of buffers whose operations are in progress, as promised to `Buffer::new`, and of
     // this library's own; this crate keeps either until Portals reports that it no longer uses it. Test:
-    // random_programs_come_to_their_ends_by_portals.
+    // random_programs_complete_by_portals.
     let node = unsafe { Node::open(host, &port.device, address, None, 0, matcher, key) }?;
     Ok(node.interface(NiKind { is_matching: true, is_logical: true }, Limits::MOST))
 }
