@@ -543,7 +543,8 @@ impl Job {
         let early = if rank.has_used_pmi && !is_over { " without MPI_Finalize" } else { "" };
         let (status, what) = match end {
             ExitReason::Exit(0) if is_over => return,
-            ExitReason::Exit(0) if left == Some(Departure::Silent) => { return self.check_silent_ranks(rank.id.job());
+            ExitReason::Exit(0) if left == Some(Departure::Silent) => {
+                return self.check_silent_ranks(rank.id.job());
             }
             ExitReason::Exit(0) => (FAILED, format!("exited with 0{early}")),
             ExitReason::Exit(code) => (code, format!("exited with {code}{early}{late}")),

@@ -238,7 +238,8 @@ mod tests {
     fn destroying_the_peer_later_allocates_no_memory() {
         let (near, far) = crate::hostile_peer::connected_qps();
         let device_of = |qp: &Qp| {
-            let handle: Arc<QpHandle> = downcast(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
+            let handle: Arc<QpHandle> =
+                downcast(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
             handle.device.clone()
         };
         let (left, other) = (device_of(&near), device_of(&far));

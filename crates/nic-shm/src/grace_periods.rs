@@ -128,7 +128,8 @@ mod tests {
         let region = || pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");
         let (first, second, third) = (region(), region(), region());
         let qp = pd.create_qp(&QpInit::new(&cq)).expect("a queue pair");
-        let of_qp: Arc<QpHandle> = downcast(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
+        let of_qp: Arc<QpHandle> =
+            downcast(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
         let its = of_qp.qp.clone();
         drop(of_qp);
         its.connection.words.peer.0.busy.enter(&inner.shared.header.visited, its.index());

@@ -40,7 +40,8 @@ impl Endpoint {
         let pd = device.alloc_pd().expect("a domain");
         let cq = device.create_cq(64).expect("a queue");
         let qp = pd.create_qp(&QpInit::new(&cq)).expect("a queue pair");
-        let handle: Arc<QpHandle> = downcast(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
+        let handle: Arc<QpHandle> =
+            downcast(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
         let cm = device.create_cm().expect("a channel");
         let memory = Buf::alloc(3 * LEN).expect("memory");
         let host = pd.reg_mr_range(&memory, LEN..2 * LEN, Access::ALL).expect("a region");
@@ -96,7 +97,8 @@ pub(crate) fn unattended_qp(init: impl FnOnce(&Pd, &Cq) -> QpInit) -> (impl Size
     device_inner_of(&device).expect("a device of this NIC").stop();
     let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
     let qp = pd.create_qp(&init(&pd, &cq)).expect("a queue pair");
-    let handle: Arc<QpHandle> = downcast(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
+    let handle: Arc<QpHandle> =
+        downcast(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
     let inner = handle.qp.clone();
     ((device, pd, cq, qp), inner)
 }

@@ -5,8 +5,8 @@
 //! All are committed, so that a change to them is reviewed like code.
 
 mod calls;
-mod cycles;
 mod citations;
+mod cycles;
 mod docs;
 mod exceptions;
 mod finding;

@@ -24,6 +24,9 @@ pub(crate) fn forward_blocks(schedule: &mut Schedule, rank: usize, size: usize, 
     let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
     for round in 1..size {
         let (sent_block, received_block) = ((rank + size - round + 1) % size, (rank + size - round) % size);
-        schedule.push_round([send(next, blocks.block(sent_block)), receive(previous, blocks.block(received_block))]);
+        schedule.push_round([
+            send(next, blocks.block(sent_block)),
+            receive(previous, blocks.block(received_block)),
+        ]);
     }
 }

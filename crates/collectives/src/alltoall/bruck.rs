@@ -45,8 +45,12 @@ pub(crate) fn plan(task: &Task) -> Schedule {
         };
         schedule.push_round(packs(&|at, distance| copy(slot(by_distance, distance), slot(send_buffer, at))));
         let (to, from) = ((rank + bit) % size, (rank + size - bit) % size);
-        schedule.push_round([send(to, send_buffer.window(0, length)), receive(from, receive_buffer.window(0, length))]);
-        schedule.push_round(packs(&|at, distance| copy(slot(receive_buffer, at), slot(by_distance, distance))));
+        schedule.push_round([
+            send(to, send_buffer.window(0, length)),
+            receive(from, receive_buffer.window(0, length)),
+        ]);
+        schedule
+            .push_round(packs(&|at, distance| copy(slot(receive_buffer, at), slot(by_distance, distance))));
     }
     // The block that moved the distance d came from the rank d before this one.
     schedule.push_round(

@@ -378,7 +378,8 @@ impl QpOps for QpObject {
             Data::Inline(bytes) => LocalData::Inline(bytes.to_vec()),
         };
         let signalled = pair.sig_all || wr.flags.contains(SendFlags::SIGNALED);
-        let (solicited, ring) = (wr.flags.contains(SendFlags::SOLICITED), wr.flags.contains(SendFlags::NOTIFY));
+        let (solicited, ring) =
+            (wr.flags.contains(SendFlags::SOLICITED), wr.flags.contains(SendFlags::NOTIFY));
         pair.sends.push_back(PostedSend { wr_id: wr.wr_id, op: wr.op, data, signalled, solicited, ring });
         if pair.state == QpState::Error {
             state.flush(self.number);

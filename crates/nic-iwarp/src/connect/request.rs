@@ -28,7 +28,8 @@ pub(crate) fn report(device: &Arc<DeviceInner>, socket: ForkSafeFd, incoming: In
     let IncomingRequest { mut machine, request, listener, peer } = incoming;
     let Some(events) = listener.events() else { return };
     let info = conn_info::info(&socket, peer, conn_info::requested(request.enhanced.as_ref()));
-    let screened = match apply_screen(listener.screen.as_ref(), &request.private_data, info, PRIVATE_DATA_MAX) {
+    let screened = match apply_screen(listener.screen.as_ref(), &request.private_data, info, PRIVATE_DATA_MAX)
+    {
         Ok(screened) => screened,
         Err(private_data) => {
             // This fails if the state machine has already refused the request as incompatible.

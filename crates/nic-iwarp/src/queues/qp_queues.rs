@@ -319,7 +319,12 @@ impl QpQueues {
         if self.is_dropped() {
             return self.slots.reclaim(SlotsToFree::Receive);
         }
-        self.recv_ring.push(&self.slots, Wc { qp_num: self.reported_qp_num, ..wc }, SlotsToFree::Receive, solicited,);
+        self.recv_ring.push(
+            &self.slots,
+            Wc { qp_num: self.reported_qp_num, ..wc },
+            SlotsToFree::Receive,
+            solicited,
+        );
     }
 
     /// Records that bytes were received: the pollers of receives are not idle.

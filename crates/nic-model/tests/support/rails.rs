@@ -31,7 +31,13 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(machine: &'static str) -> Self {
-        Self { machine, seed: 1, fiber_kind: FiberKind::Coroutine, options: Vec::new(), engine: Engine::Callers }
+        Self {
+            machine,
+            seed: 1,
+            fiber_kind: FiberKind::Coroutine,
+            options: Vec::new(),
+            engine: Engine::Callers,
+        }
     }
 
     /// The same pair with another engine.

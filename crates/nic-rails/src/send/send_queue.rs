@@ -342,7 +342,9 @@ impl SendQueue {
 
     /// A request failed, and everything before it has completed: the rest must be flushed.
     fn must_fail_lanes(&self) -> bool {
-        let Some(failed) = self.failed.filter(|_| self.cause.is_some() && !self.is_stopped) else { return false };
+        let Some(failed) = self.failed.filter(|_| self.cause.is_some() && !self.is_stopped) else {
+            return false;
+        };
         (self.head..failed.min(self.next)).all(|seq| self.slots[self.slot_index(seq)].pending == 0)
     }
 

@@ -74,7 +74,8 @@ mod tests {
             .map(|init| pd.create_qp(&init).expect("a queue pair"))
             .collect();
         let inner = |i: usize| {
-            let handle: Arc<QpHandle> = downcast(qps[i].ops().clone(), "the queue pair").expect("a queue pair of this NIC");
+            let handle: Arc<QpHandle> =
+                downcast(qps[i].ops().clone(), "the queue pair").expect("a queue pair of this NIC");
             handle.qp.clone()
         };
         (0..100).for_each(|i| inner(i).connection.words.rnr.0.store(1, Ordering::Relaxed));

@@ -356,7 +356,10 @@ impl Traffic {
     /// region's end. The region itself is written right before, so that it is cached.
     pub(super) fn overreach(&mut self, testbed: &Testbed, qp: &Qp, peer: &RemoteRegions) {
         let lab = FaultInjector::of(qp).ok();
-        let Some(addr) = lab.and_then(|lab| lab.out_of_bounds_address(peer.nic.rkey, testbed.canary())) else { return };
+        let Some(addr) = lab.and_then(|lab| lab.out_of_bounds_address(peer.nic.rkey, testbed.canary()))
+        else {
+            return;
+        };
         for remote in [peer.nic, RemoteAddr { addr, ..peer.nic }] {
             let sge = [testbed.start(false).sge(0, 8)];
             let wr = SendWr::new(self.sent, SendOp::Write(remote), &sge);
