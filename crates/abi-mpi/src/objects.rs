@@ -191,7 +191,8 @@ pub(crate) fn insert<K: ObjectKind>(object: K::Object) -> Answer<Handle<K>> {
 fn no_handle(why: InsertError) -> Fault {
     let text = match why {
         InsertError::Full => format!("there are {OBJECTS_MAX} objects already; free some"),
-        InsertError::NoMemory(bytes) => { format!("there is no memory for more handles: {bytes} bytes are wanted")
+        InsertError::NoMemory(bytes) => {
+            format!("there is no memory for more handles: {bytes} bytes are wanted")
         }
     };
     Fault::new(c::MPI_ERR_NO_MEM, text)

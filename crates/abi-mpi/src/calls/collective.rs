@@ -242,11 +242,13 @@ macro_rules! collectives {
 }
 
 collectives! {
-    // MPI 5.0, section 6.3.    fn barrier_scheduled, ibarrier, barrier_init [] (comm) {
+    // MPI 5.0, section 6.3.
+    fn barrier_scheduled, ibarrier, barrier_init [] (comm) {
         Collective::Barrier
     }
 
-    // MPI 5.0, section 6.4.    fn bcast_scheduled, ibcast, bcast_init [N] (comm, buf: Address, count: N, datatype: types::Datatype, root: i32) {
+    // MPI 5.0, section 6.4.
+    fn bcast_scheduled, ibcast, bcast_init [N] (comm, buf: Address, count: N, datatype: types::Datatype, root: i32) {
         // In the root's group of an intercommunicator, only the root has data.
         let is_significant = has_own_block(&comm, root) || is_root(&comm, root);
         Collective::Bcast { buffer: if_significant(is_significant, || buffer(buf, count, datatype))?, root }
@@ -302,7 +304,8 @@ collectives! {
         Collective::Scatterv { input, output: unless_in_place(recvbuf, own)?, root }
     }
 
-    // MPI 5.0, section 6.7.    fn allgather_scheduled, iallgather, allgather_init [N] (
+    // MPI 5.0, section 6.7.
+    fn allgather_scheduled, iallgather, allgather_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
     ) {
@@ -320,7 +323,8 @@ collectives! {
         Collective::Allgatherv { input, output }
     }
 
-    // MPI 5.0, section 6.8.    fn alltoall_scheduled, ialltoall, alltoall_init [N] (
+    // MPI 5.0, section 6.8.
+    fn alltoall_scheduled, ialltoall, alltoall_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
     ) {
@@ -372,7 +376,8 @@ collectives! {
         Collective::Reduce { input, output, op: operator(op, datatype)?, root }
     }
 
-    // MPI 5.0, section 6.9.6.    fn allreduce_scheduled, iallreduce, allreduce_init [N] (
+    // MPI 5.0, section 6.9.6.
+    fn allreduce_scheduled, iallreduce, allreduce_init [N] (
         comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op
     ) {
         let input = unless_in_place(sendbuf, || named_buffer(REDUCE_FROM, sendbuf, count, datatype))?;
