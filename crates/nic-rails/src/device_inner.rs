@@ -68,8 +68,8 @@ pub(crate) struct DeviceInner {
     pub(crate) tokens: Arc<Tokens>,
     /// Accepted queue pairs whose lanes are not all connected.
     pub(crate) expected: PendingQps,
-    /// Queue pairs that have lost a lane and have not settled its requests.
-    pub(crate) settling: PendingQps,
+    /// Queue pairs that have lost a lane and have not decided the results of its requests.
+    pub(crate) failing_over: PendingQps,
     /// Queue pairs with a lane that is down.
     pub(crate) degraded: PendingQps,
 }
@@ -100,7 +100,7 @@ impl DeviceInner {
             join_listeners: OnceLock::new(),
             tokens: Arc::default(),
             expected: PendingQps::default(),
-            settling: PendingQps::default(),
+            failing_over: PendingQps::default(),
             degraded: PendingQps::default(),
         }
     }

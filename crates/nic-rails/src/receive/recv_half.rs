@@ -70,7 +70,7 @@ impl RecvHalf {
         sink: &mut CompletionSink<'_>,
     ) -> QpActions {
         if wc.is_ok() && wc.invalidated.is_none() && self.srq.is_none() && self.fill(own, lane, wc, sink) {
-            return QpActions { settling: own.is_settling(), ..QpActions::default() };
+            return QpActions { failover: own.is_failing_over(), ..QpActions::default() };
         }
         self.complete_any(own, lane, wc, sink)
     }
@@ -116,9 +116,9 @@ impl RecvHalf {
         }
         receives.remove_outstanding(&self.completions);
         drop(receives);
-        let settling = own.is_settling();
+        let failover = own.is_failing_over();
         match wc.status {
-            WcStatus::Success => QpActions { settling, ..QpActions::default() },
+            WcStatus::Success => QpActions { failover, ..QpActions::default() },
             _ if own.state.get() == state::ERROR => QpActions::default(),
             // Caused by the peer; the reason may still come.
             WcStatus::WrFlushErr => QpActions { lane_failure: true, ..QpActions::default() },
