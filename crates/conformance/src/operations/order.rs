@@ -6,7 +6,7 @@ use crate::harness::conn::Conn;
 use verbs::{QpState, RemoteAddr, SendOp, SendWr, Wc, WcOpcode, WcStatus};
 
 /// A request that will fail at the peer.
-fn forbidden(c: &Conn) -> SendOp {
+fn write_with_bad_rkey(c: &Conn) -> SendOp {
     SendOp::Write(RemoteAddr { rkey: c.b.host.rkey() ^ 0x2b5a_0001, ..c.b.host.remote(0) })
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn unsignaled_requests_are_flushed_with_entries(env: &Env) {
     c.a.post(&SendWr::new(1, good, &data).unsignaled());
     c.a.post(&SendWr::new(2, good, &data));
     c.a.post(&SendWr::new(3, good, &data).unsignaled());
-    c.a.post(&SendWr::new(4, forbidden(&c), &data).unsignaled());
+    c.a.post(&SendWr::new(4, write_with_bad_rkey(&c), &data).unsignaled());
     for i in 5..10 {
         let wr = SendWr::new(i, good, &data);
         c.a.post(&if i % 2 == 0 { wr } else { wr.unsignaled() });
