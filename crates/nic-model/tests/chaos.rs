@@ -7,7 +7,7 @@ mod chaos;
 mod storm;
 mod support;
 
-use support::Play;
+use support::ModelSetup;
 use verbs::host::world::Factory;
 
 /// Seeds of each test of the suite for each fault setting.
@@ -49,7 +49,9 @@ fn seed_determines_everything() {
 fn threads_and_coroutines_give_the_same_worlds() {
     let sample = conformance::all().iter().step_by(9).chain(conformance::threaded());
     for test in sample {
-        let run = |factory| Play { factory, ..Play::new("mt23108-vapi") }.run(test.body).expect("it passes");
+        let run = |factory| {
+            ModelSetup { factory, ..ModelSetup::new("mt23108-vapi") }.run(test.body).expect("it passes")
+        };
         assert_eq!(run(Factory::Coroutine), run(Factory::Thread), "{}", test.path());
     }
 }

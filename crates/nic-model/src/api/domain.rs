@@ -5,13 +5,13 @@ use std::sync::Arc;
 use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};
 use verbs::{Access, Buf, Result, SrqInit};
 
-use super::opened::Opened;
+use super::opened::OpenedDevice;
 use super::queues::{CqObject, QpObject, SrqObject};
 use crate::net::queue_pair::QueuePairParts;
 
 /// A protection domain.
 pub(super) struct DomainObject {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenedDevice>,
     pub(super) number: u32,
 }
 
@@ -52,7 +52,7 @@ impl PdOps for DomainObject {
 
 /// A memory region.
 struct RegionObject {
-    opened: Arc<Opened>,
+    opened: Arc<OpenedDevice>,
     key: u32,
     base: u64,
     len: u64,

@@ -7,11 +7,11 @@ use host::{Bell, Span, Wake};
 use verbs::provider::{CompChannelOps, CqOps, QpOps, SrqOps};
 use verbs::{AtomicCap, Data, QpState, RecvWr, Result, SendOp, SendWr, Wc};
 
-use super::opened::Opened;
+use super::opened::OpenedDevice;
 
 /// A completion queue.
 pub(super) struct CqObject {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenedDevice>,
     pub(super) key: u32,
     pub(super) cqe: u32,
     /// No thread sleeps on it: the world wakes the waiters.
@@ -71,7 +71,7 @@ impl Drop for CqObject {
 
 /// A completion channel.
 pub(super) struct ChannelObject {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenedDevice>,
     pub(super) key: u32,
     pub(super) bell: Bell,
 }
@@ -104,7 +104,7 @@ impl Drop for ChannelObject {
 
 /// A queue pair.
 pub(super) struct QpObject {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenedDevice>,
     pub(super) key: u32,
 }
 
@@ -185,7 +185,7 @@ impl Drop for QpObject {
 
 /// A shared receive queue.
 pub(super) struct SrqObject {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenedDevice>,
     pub(super) key: u32,
 }
 

@@ -20,18 +20,18 @@ use super::agenda::Agenda;
 use super::card::Cards;
 use super::completions::{Completions, CqOwner, Entry, ShownEntry, Slots};
 use super::connections::{
-    ChannelEvent, CmContext, ConnectionManager, Ends, Envelope, ListenerKey, Message, Screened,
+    CardPair, ChannelEvent, CmContext, ConnectionManager, Envelope, ListenerKey, Message, ScreenResult,
 };
 use super::context::Context;
 use super::event::Event;
 use super::faults::Faults;
 use super::packet::{Packets, PortId};
+use super::ports::PortTable;
 use super::protection::{Extent, Protection};
 use super::queue_pair::{QueuePair, QueuePairParts};
 use super::receives::{ReceiveQueue, SharedReceiveQueue};
-use super::requester::Rules;
+use super::requester::TransportSettings;
 use super::slab::Slab;
-use super::wires::Wires;
 use crate::config::Payload;
 use crate::limits::ObjectKind;
 use crate::machine::Params;
@@ -40,11 +40,11 @@ use crate::parts::us;
 /// The modules of a network. Objects are named by keys, cards by index.
 pub(crate) struct Network {
     pub(super) params: Params,
-    pub(super) rules: Rules,
+    pub(super) rules: TransportSettings,
     pub(super) agenda: Agenda,
     pub(super) faults: Faults,
     pub(super) cards: Cards,
-    pub(super) wires: Wires,
+    pub(super) ports: PortTable,
     pub(super) packets: Packets,
     pub(super) protection: Protection,
     pub(super) completions: Completions,
@@ -63,11 +63,11 @@ impl Network {
     pub(super) fn new(params: &Params, payload: Payload, timeline: Timeline) -> Self {
         Self {
             params: *params,
-            rules: Rules::new(params),
+            rules: TransportSettings::new(params),
             faults: Faults::new(timeline.seed(), params),
             agenda: Agenda::new(timeline),
             cards: Cards::default(),
-            wires: Wires::default(),
+            ports: PortTable::default(),
             packets: Packets::default(),
             protection: Protection::new((params.nic_memory.size_mib as u64) << 20, payload),
             completions: Completions::default(),
@@ -131,7 +131,7 @@ impl Network {
     /// Opens a card of a node, or one port of it; returns the numbers of the opened device and of the card.
     pub(crate) fn open(&mut self, node: &Node, number: usize, port: Option<usize>) -> (u32, usize) {
         let card = self.cards.find(node.index(), number).unwrap_or_else(|| {
-            self.wires.plug_in(&self.params);
+            self.ports.plug_in(&self.params);
             self.cards.add(node, number, &self.params)
         });
         (self.contexts.insert(Context::new(card, port)), card)
@@ -502,7 +502,7 @@ impl Network {
     }
 
     /// The private data of a connect request, its addresses, and the result of the listener's screen.
-    pub(crate) fn connect_request(&mut self, key: u32) -> Option<(Vec<u8>, ConnInfo, Option<Screened>)> {
+    pub(crate) fn connect_request(&mut self, key: u32) -> Option<(Vec<u8>, ConnInfo, Option<ScreenResult>)> {
         self.connections.request(key)
     }
 
@@ -604,7 +604,7 @@ impl Network {
     fn connect_arrives(&mut self, now: Time, request: u32) {
         let Some(((node, number), port)) = self.connections.target(request) else { return };
         let to = self.cards.find(node, number);
-        if to.is_some_and(|card| self.is_silent(now, card) || self.wires.is_cut(PortId { card, port })) {
+        if to.is_some_and(|card| self.is_silent(now, card) || self.ports.is_cut(PortId { card, port })) {
             return;
         }
         let (connections, mut cx) = self.connecting(now);
@@ -641,8 +641,8 @@ impl Network {
     }
 
     /// Whether messages between two cards are lost.
-    fn is_unreachable(&mut self, now: Time, ends: Ends) -> bool {
-        let cut = ends.ports().into_iter().any(|port| self.wires.is_cut(port));
+    fn is_unreachable(&mut self, now: Time, ends: CardPair) -> bool {
+        let cut = ends.ports().into_iter().any(|port| self.ports.is_cut(port));
         self.is_silent(now, ends.from) || self.is_silent(now, ends.to) || cut
     }
 
@@ -654,7 +654,7 @@ impl Network {
 
     fn on_cable_cut(&mut self, now: Time) {
         let Some(port) = self.cut_port() else { return };
-        self.wires.set_cut(port, true);
+        self.ports.set_cut(port, true);
         self.schedule_peer_lost(now, port.card, Some(port.port));
         if let Some(at) = self.faults.repaired_at(now) {
             self.agenda.schedule(at, Event::CableRepaired);
@@ -664,7 +664,7 @@ impl Network {
     /// Repairs the cut cable: connections can use it again.
     fn on_cable_repaired(&mut self) {
         if let Some(port) = self.cut_port() {
-            self.wires.set_cut(port, false);
+            self.ports.set_cut(port, false);
         }
     }
 

@@ -8,8 +8,8 @@ use verbs::{QpState, WcStatus};
 use super::event::Event;
 use super::network::Network;
 use super::packet::{Body, Outgoing, Packet, PortId, Source};
-use super::responder::Refusal;
-use crate::parts::transport::Extra;
+use super::responder::RequestError;
+use crate::parts::transport::PacketWork;
 
 /// How the card learns of a request.
 impl Network {
@@ -237,7 +237,7 @@ impl Network {
                 }
                 self.advance(now, qp);
             }
-            _ => self.refuse(now, qp, psn, Refusal::forbidden(WcStatus::RemAccessErr)),
+            _ => self.refuse(now, qp, psn, RequestError::access_violation(WcStatus::RemAccessErr)),
         }
     }
 
@@ -256,21 +256,22 @@ impl Network {
             return self.release(now, number);
         }
         let names_memory = packet.first && packet.body.has_address();
-        let extra = Extra { sges: packet.sges, begins: packet.begins, names_memory, ..Extra::default() };
+        let extra =
+            PacketWork { sges: packet.sges, begins: packet.begins, names_memory, ..PacketWork::default() };
         let ready = card.transport.send(now, extra);
-        if self.wires.is_loopback(from) {
+        if self.ports.is_loopback(from) {
             (packet.credit, packet.head_at) = (true, ready);
             return self.agenda.schedule(ready, Event::PacketArrived(number));
         }
         packet.ready_at = card.transport.hand_over(ready, packet.len);
-        if self.wires.send(now, number, &mut self.packets, &self.agenda) {
+        if self.ports.send(now, number, &mut self.packets, &self.agenda) {
             self.has_left(now, from);
         }
     }
 
     /// A link may continue sending.
     pub(super) fn on_link_ready(&mut self, now: Time, port: PortId) {
-        if self.wires.link(now, port, &mut self.packets, &self.agenda) {
+        if self.ports.link(now, port, &mut self.packets, &self.agenda) {
             self.has_left(now, port);
         }
     }
@@ -287,10 +288,10 @@ impl Network {
         if !packet.credit {
             return;
         }
-        if self.wires.is_loopback(packet.to) {
+        if self.ports.is_loopback(packet.to) {
             return self.has_left(now, packet.to);
         }
-        if let Some(waiter) = self.wires.free_slot(now, packet.to, &mut self.packets, &self.agenda) {
+        if let Some(waiter) = self.ports.free_slot(now, packet.to, &mut self.packets, &self.agenda) {
             self.has_left(now, waiter);
         }
     }
@@ -299,7 +300,7 @@ impl Network {
     pub(super) fn send_control(&mut self, now: Time, qp: u32, psn: u64, body: Body) {
         let packet = self.qps.get(qp).and_then(|qp| qp.packet());
         if let Some(packet) = packet.filter(|packet| !self.cards[packet.from.card].dead) {
-            self.wires.send_control(now, Packet { psn, body, ..packet }, &mut self.packets, &self.agenda);
+            self.ports.send_control(now, Packet { psn, body, ..packet }, &mut self.packets, &self.agenda);
         }
     }
 }

@@ -9,8 +9,8 @@ use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, Pro
 use verbs::{Access, AtomicCap, Buf, Device, DeviceAttr, DmAccess, Error, Firmware, Result, WriteOrder};
 
 use super::cards::Fabric;
-use super::path::Profile;
 use super::recorder::CAP;
+use super::transfer_time::Profile;
 use super::work::Address;
 use crate::config::Config;
 use crate::limits::{self, ObjectKind};

@@ -1,4 +1,4 @@
-//! [`Wires`]: the cables at the ports of all cards, and the switch between them: when packets leave and
+//! [`PortTable`]: the cables at the ports of all cards, and the switch between them: when packets leave and
 //! arrive.
 //!
 //! A port sends when its link is free and the receiver has room. Acknowledgements go first, and need no room.
@@ -38,11 +38,11 @@ struct Port {
 
 /// The ports of all cards.
 #[derive(Default)]
-pub(super) struct Wires {
+pub(super) struct PortTable {
     cards: Vec<Vec<Port>>,
 }
 
-impl Wires {
+impl PortTable {
     /// Adds a card. The last of its ports is its loopback, which has no cable.
     pub(super) fn plug_in(&mut self, params: &Params) {
         let port = || Port {
@@ -202,7 +202,7 @@ mod tests {
 
     /// Two ports; the second has room for a given number of packets.
     struct Bench {
-        wires: Wires,
+        ports: PortTable,
         packets: Packets,
         agenda: Agenda,
         now: Time,
@@ -215,18 +215,18 @@ mod tests {
         fn new(room: usize) -> Self {
             let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
             params.link.receive_packets = room as f64;
-            let (mut wires, world) =
-                (Wires::default(), host::world::World::new(host::world::Config::default()));
-            (0..2).for_each(|_| wires.plug_in(&params));
+            let (mut ports, world) =
+                (PortTable::default(), host::world::World::new(host::world::Config::default()));
+            (0..2).for_each(|_| ports.plug_in(&params));
             let agenda = Agenda::new(world.timeline());
-            Self { wires, packets: Packets::default(), agenda, now: Time::ZERO }
+            Self { ports, packets: Packets::default(), agenda, now: Time::ZERO }
         }
 
         /// Sends a packet at a time when the link is free; returns its number, and whether it has left.
         fn send(&mut self) -> (u32, bool) {
             self.now = self.now + Span::from_ms(1);
             let number = self.packets.insert(Packet { from: HERE, to: THERE, len: 100, ..Packet::default() });
-            (number, self.wires.send(self.now, number, &mut self.packets, &self.agenda))
+            (number, self.ports.send(self.now, number, &mut self.packets, &self.agenda))
         }
     }
 
@@ -236,10 +236,10 @@ mod tests {
         assert!(bench.send().1);
         let (second, left) = bench.send();
         assert!(!left && !bench.packets[second].credit);
-        let Bench { wires, packets, agenda, now } = &mut bench;
-        assert_eq!(wires.free_slot(*now, THERE, packets, agenda), Some(HERE));
+        let Bench { ports, packets, agenda, now } = &mut bench;
+        assert_eq!(ports.free_slot(*now, THERE, packets, agenda), Some(HERE));
         assert!(packets[second].credit);
-        assert_eq!(wires.free_slot(*now, THERE, packets, agenda), None, "nobody waits");
+        assert_eq!(ports.free_slot(*now, THERE, packets, agenda), None, "nobody waits");
     }
 
     #[test]
@@ -247,11 +247,11 @@ mod tests {
         let mut bench = Bench::new(1);
         assert!(bench.send().1 && !bench.send().1);
         bench.now = bench.now + Span::from_ms(1);
-        let Bench { wires, packets, agenda, now } = &mut bench;
-        let busy = |wires: &Wires, now| wires.cards[0][0].link.free_at() > now;
-        assert!(!busy(wires, *now));
-        wires.send_control(*now, Packet { from: HERE, to: THERE, ..Packet::default() }, packets, agenda);
-        assert!(busy(wires, *now));
+        let Bench { ports, packets, agenda, now } = &mut bench;
+        let busy = |ports: &PortTable, now| ports.cards[0][0].link.free_at() > now;
+        assert!(!busy(ports, *now));
+        ports.send_control(*now, Packet { from: HERE, to: THERE, ..Packet::default() }, packets, agenda);
+        assert!(busy(ports, *now));
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
         let mut bench = Bench::new(4);
         let mut arrives = |delay| {
             let number = bench.send().0;
-            bench.wires.forward(bench.now, delay, &mut bench.packets[number])
+            bench.ports.forward(bench.now, delay, &mut bench.packets[number])
         };
         let late = arrives(Span::from_secs(1));
         assert_eq!(arrives(Span::ZERO), late);
