@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use verbs::{MemoryKind, QpState, SendOp, WcStatus};
 
-use crate::raw::{Healthy, device};
+use crate::raw::{UndisturbedConn, device};
 use crate::support::child::{Child, hear, say};
 use crate::support::end::{End, within};
 use crate::support::{Rng, one_at_a_time, traces, until};
@@ -50,7 +50,7 @@ fn post_all(end: &End, rng: &mut Rng) {
 fn peers_are_killed_in_the_middle_of_traffic() {
     let _gate = one_at_a_time();
     let device = device();
-    let healthy = Healthy::start(&device);
+    let undisturbed = UndisturbedConn::start(&device);
     let before = traces::descriptors();
     let mut rng = Rng::new(41);
     let mut longest = Duration::ZERO;
@@ -84,10 +84,10 @@ fn peers_are_killed_in_the_middle_of_traffic() {
         assert!(end.send_cq.poll_one().expect("no overrun").is_none(), "no completion more");
         assert_eq!(end.qp.state(), QpState::Error);
         end.check_canaries();
-        healthy.check();
+        undisturbed.check();
     }
     println!("25 peers killed: the survivor had everything after {longest:?} at most");
     assert!(longest < Duration::from_secs(5), "{longest:?}");
     until("return of all descriptors", || (traces::descriptors() <= before).then_some(()));
-    healthy.end();
+    undisturbed.end();
 }

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_attributes_all_time() {
+    fn transfer_time_attributes_all_time() {
         let us = |n| Time::ZERO + Span::from_us(n);
         let mut timing = TransferTime::new(us(1));
         for (to, component) in [(3, Component::Polling), (3, Component::Router), (7, Component::Polling)] {
