@@ -44,12 +44,12 @@ pub(crate) fn random() -> Result<u16, Error> {
 }
 
 /// A bitmap of the used entries.
-struct Numbers {
+struct UsedEntries {
     words: Box<[u64]>,
     count: usize,
 }
 
-impl Numbers {
+impl UsedEntries {
     fn new() -> Self {
         Self { words: vec![0; MR_MAX / 64].into_boxed_slice(), count: 0 }
     }
@@ -75,7 +75,7 @@ impl Numbers {
         })
     }
 
-    fn give(&mut self, index: usize) {
+    fn free(&mut self, index: usize) {
         self.words[index / 64] &= !(1 << (index % 64));
         self.count -= 1;
     }
@@ -84,13 +84,13 @@ impl Numbers {
 /// The regions of a device.
 pub(crate) struct RegionTable {
     chunks: Vec<OnceLock<Box<[Entry]>>>,
-    numbers: Mutex<Numbers>,
+    numbers: Mutex<UsedEntries>,
 }
 
 impl RegionTable {
     pub(crate) fn new() -> Self {
         let chunks = (0..MR_MAX / CHUNK).map(|_| OnceLock::new()).collect();
-        Self { chunks, numbers: Mutex::new(Numbers::new()) }
+        Self { chunks, numbers: Mutex::new(UsedEntries::new()) }
     }
 
     #[inline]
@@ -165,7 +165,7 @@ impl RegionTable {
 
     /// Frees the entry of a tag that no thread can be using any more.
     pub(crate) fn free_entry(&self, key: u32) {
-        unpoisoned(&self.numbers).give((key >> 16) as usize);
+        unpoisoned(&self.numbers).free((key >> 16) as usize);
     }
 
     /// Creates a region: `len` bytes at `at`; `base` is the address of the first byte in the view of work requests
@@ -175,7 +175,7 @@ impl RegionTable {
     /// If there are too many regions, or the system has no random numbers.
     pub(crate) fn insert(&self, pd: u32, place: (u64, u64), base: u64, access: Access) -> Result<u32, Error> {
         let index = self.take()?;
-        self.fill(index, pd, place, base, access).inspect_err(|_| unpoisoned(&self.numbers).give(index))
+        self.fill(index, pd, place, base, access).inspect_err(|_| unpoisoned(&self.numbers).free(index))
     }
 
     /// Creates a region in an entry that was taken.
@@ -336,12 +336,12 @@ mod tests {
     /// Goal: every entry can be taken, and none twice. Method: takes all entries, and returns some.
     #[test]
     fn numbers_are_allocated_once() {
-        let mut numbers = Numbers::new();
+        let mut numbers = UsedEntries::new();
         let starts = (0..=u16::MAX).map(|start| start.wrapping_mul(40_503));
         let mut all: Vec<usize> = starts.filter_map(|start| numbers.take(start)).collect();
         assert_eq!(numbers.take(7), None);
         for index in [0, 63, 64, 7777, MR_MAX - 1] {
-            numbers.give(index);
+            numbers.free(index);
             assert_eq!((numbers.take(7), numbers.take(8)), (Some(index), None));
         }
         all.sort_unstable();

@@ -424,7 +424,7 @@ impl RecvHalf {
             }
             Destination::ReadSink { id, offset, .. } => {
                 let (queue, number) = (cx.queues.sends.lock(), request_of(id));
-                let found = queue.locate(number, domain, Access::LOCAL_WRITE, offset.into(), len);
+                let found = queue.local_addresses(number, domain, Access::LOCAL_WRITE, offset.into(), len);
                 found.ok_or(EndReason::BadSink(number))
             }
             Destination::Receive { offset, .. } => {
@@ -454,7 +454,7 @@ impl RecvHalf {
                     && !cx.queues.domain().invalidate(key)
                 {
                     // The tag was valid when the message began.
-                    return Err(violated(cx, TerminateCode::CANNOT_INVALIDATE));
+                    return Err(abort_by_violation(cx, TerminateCode::CANNOT_INVALIDATE));
                 }
             }
         }
@@ -487,7 +487,7 @@ fn unmapped(cx: &mut QpContext<'_>, piece: &Piece) -> EndReason {
 }
 
 /// The peer's access has become invalid in the middle of a message.
-fn violated(cx: &mut QpContext<'_>, code: TerminateCode) -> EndReason {
+fn abort_by_violation(cx: &mut QpContext<'_>, code: TerminateCode) -> EndReason {
     cx.machine.abort(code);
     EndReason::Violation(ProtocolViolation { terminate: Terminate::new(code) })
 }

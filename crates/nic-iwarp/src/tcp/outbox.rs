@@ -51,7 +51,7 @@ impl StagingPool {
         unpoisoned(&self.0).pop().unwrap_or_else(|| vec![0; STAGING_LEN].into_boxed_slice())
     }
 
-    pub(crate) fn give(&self, room: StagingBuffer) {
+    pub(crate) fn put_back(&self, room: StagingBuffer) {
         let mut kept = unpoisoned(&self.0);
         if kept.len() < Self::KEPT {
             kept.push(room);
@@ -177,7 +177,7 @@ impl Outbox {
             self.small.clear();
             self.staged = 0;
             if !self.staging.is_empty() {
-                pool.give(std::mem::take(&mut self.staging));
+                pool.put_back(std::mem::take(&mut self.staging));
             }
         }
         out
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn partly_sent_payload_is_copied_or_zeroed() {
         let pool = StagingPool::default();
-        pool.give(vec![9; STAGING_LEN].into_boxed_slice());
+        pool.put_back(vec![9; STAGING_LEN].into_boxed_slice());
         let write = segments(iwarp::tx::OpKind::Write { stag: 1, to: 0, len: 8000 });
         let send = segments(iwarp::tx::OpKind::Send { len: 8000, solicited: false, invalidate: None });
         for (fpdus, may_be_zeros) in

@@ -80,7 +80,7 @@ impl ReceiveBuffer {
         if self.start == self.end
             && let Some(room) = self.grown.take()
         {
-            pool.give(room);
+            pool.put_back(room);
         }
     }
 }

@@ -105,7 +105,7 @@ fn quiet_connection_is_served_during_flood() {
     }
 }
 
-/// Goal: a connection that was busy, and is therefore muted in epoll, is noticed again after a long silence, and so
+/// Goal: a connection that was busy, and has therefore left the epoll set, is noticed again after a long silence, and so
 /// is its close, with and without a poller. Method: many messages in sequence on one of many connections, silences of
 /// several lengths, one more message.
 #[test]

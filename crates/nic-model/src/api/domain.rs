@@ -43,7 +43,7 @@ impl PdOps for DomainObject {
 
     fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
         if self.opened.attr.max_srq == 0 {
-            return self.opened.refuse("shared receive queues");
+            return self.opened.unsupported("shared receive queues");
         }
         let key = self.opened.net.lock().create_srq(self.opened.context, self.number, init)?;
         Ok(Arc::new(SrqObject { opened: self.opened.clone(), key }))

@@ -42,7 +42,7 @@ impl OpenedDevice {
     }
 
     /// The time that the caller spends in the kernel for a completion, if the kernel's TCP carries the data.
-    pub(super) fn taken(&self, wc: &Wc) -> Span {
+    pub(super) fn kernel_receive_time(&self, wc: &Wc) -> Span {
         match wc.opcode {
             WcOpcode::Recv | WcOpcode::RecvWriteImm => self.sockets.recv_cost(wc.byte_len.into()),
             // Sockets have no reads: here a read models a library that receives data from its socket.
@@ -52,7 +52,7 @@ impl OpenedDevice {
     }
 
     /// The error for a feature that the interface lacks.
-    pub(super) fn refuse<T>(&self, what: &'static str) -> verbs::Result<T> {
+    pub(super) fn unsupported<T>(&self, what: &'static str) -> verbs::Result<T> {
         Err(verbs::Error::Unsupported { device: self.name.clone(), what })
     }
 

@@ -45,7 +45,7 @@ impl CqOps for CqObject {
             Ok(0) | Err(_) => calls.poll_empty,
             Ok(count) => wcs[..count]
                 .iter()
-                .fold(calls.poll_full * count as u64, |sum, wc| sum + self.opened.taken(wc)),
+                .fold(calls.poll_full * count as u64, |sum, wc| sum + self.opened.kernel_receive_time(wc)),
         });
         if found.as_ref().is_ok_and(|count| *count > 0) {
             self.opened.notify_card();
@@ -120,7 +120,7 @@ impl QpOps for QpObject {
     fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
         let atomic = matches!(wr.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. });
         if atomic && self.opened.attr.atomic_cap == AtomicCap::None {
-            return self.opened.refuse("atomics");
+            return self.opened.unsupported("atomics");
         }
         self.opened.net.lock().check_send(self.key, wr)?;
         let calls = &self.opened.calls;

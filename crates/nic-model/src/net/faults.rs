@@ -66,7 +66,7 @@ impl Faults {
     }
 
     /// How long a receiver stalls at a packet, if it does.
-    pub(super) fn stall(&mut self) -> Option<Span> {
+    pub(super) fn receiver_stall(&mut self) -> Option<Span> {
         self.chance.ppm(self.params.stall_ppm).then(|| self.chance.up_to_ns(self.params.stall_ns))
     }
 

@@ -53,7 +53,7 @@ impl Network {
         if self.is_silent(now, card) {
             return self.release(now, number);
         }
-        if let Some(stall) = self.faults.stall() {
+        if let Some(stall) = self.faults.receiver_stall() {
             self.cards[card].transport.stall(now, stall);
         }
         match self.packets[number].body {
@@ -348,12 +348,12 @@ impl Network {
         let Some(found) = self.qps.get_mut(qp) else { return };
         match found.responder.queue_refusal(psn, refusal) {
             true => self.want_to_send(now, qp),
-            false => self.refuse(now, qp, psn, refusal),
+            false => self.reject_request(now, qp, psn, refusal),
         }
     }
 
     /// Notifies the peer that its request failed, and ends the connection.
-    pub(super) fn refuse(&mut self, now: Time, qp: u32, psn: u64, refusal: RequestError) {
+    pub(super) fn reject_request(&mut self, now: Time, qp: u32, psn: u64, refusal: RequestError) {
         self.send_control(now, qp, psn, Body::Nak(refusal.status));
         let Some(found) = self.qps.get_mut(qp) else { return };
         found.responder.failed(psn, refusal.status);

@@ -110,7 +110,7 @@ impl Network {
             if c.dead || !c.scheduler.is_free() {
                 return;
             }
-            let begun = c.scheduler.turns().any(|port| self.send_from(now, PortId { card, port }));
+            let begun = c.scheduler.ports_from_next().any(|port| self.send_from(now, PortId { card, port }));
             if !begun {
                 return;
             }
@@ -119,7 +119,7 @@ impl Network {
 
     /// Starts the next packet of a port; returns whether there is one.
     fn send_from(&mut self, now: Time, port: PortId) -> bool {
-        while let Some(qp) = self.cards[port.card].scheduler.first(port.port) {
+        while let Some(qp) = self.cards[port.card].scheduler.next_to_send(port.port) {
             let wire = self.qps.get(qp).map_or(port.port, |qp| qp.port().port);
             if !self.cards[port.card].scheduler.has_room(wire) {
                 return false;
@@ -149,7 +149,7 @@ impl Network {
         match found.responder.next_packet(base.clone(), mtu) {
             Some(Ok(outgoing)) => Some(outgoing),
             Some(Err((psn, refusal))) => {
-                self.refuse(now, qp, psn, refusal);
+                self.reject_request(now, qp, psn, refusal);
                 None
             }
             None => self.next_of_request(now, qp, base),
@@ -198,8 +198,8 @@ impl Network {
         extents.clear();
         if found.source(&packet, source, &self.protection, &mut extents) {
             let PortId { card, port } = packet.from;
-            let merges = |op| self.cards[card].descriptors.merges(op, packet.total);
-            packet.merged = matches!(packet.body, Body::Request(op) if merges(op));
+            let fits_in_descriptor = |op| self.cards[card].descriptors.fits_in_descriptor(op, packet.total);
+            packet.merged = matches!(packet.body, Body::Request(op) if fits_in_descriptor(op));
             packet.sges = extents.len() as u64;
             packet.data = self.packets.data();
             self.protection.gather(&extents, packet.offset, packet.total, &mut packet.data);
@@ -237,7 +237,7 @@ impl Network {
                 }
                 self.advance(now, qp);
             }
-            _ => self.refuse(now, qp, psn, RequestError::access_violation(WcStatus::RemAccessErr)),
+            _ => self.reject_request(now, qp, psn, RequestError::access_violation(WcStatus::RemAccessErr)),
         }
     }
 
@@ -278,7 +278,7 @@ impl Network {
 
     /// A data packet has left by a port: another one may be read.
     fn has_left(&mut self, now: Time, port: PortId) {
-        self.cards[port.card].scheduler.left(port.port);
+        self.cards[port.card].scheduler.packet_left(port.port);
         self.send_pending(now, port.card);
     }
 

@@ -86,7 +86,7 @@ impl PortTable {
         let port = self.port(from);
         packets[number].wire_bytes = port.link.packet(len, first && body.has_address());
         port.data.push_back(number);
-        self.pump(now, from, packets, agenda)
+        self.send_next(now, from, packets, agenda)
     }
 
     /// Sends an acknowledgement, or another packet without data.
@@ -98,7 +98,7 @@ impl PortTable {
             return agenda.schedule(now, Event::PacketArrived(number));
         }
         port.control.push_back(number);
-        self.pump(now, from, packets, agenda);
+        self.send_next(now, from, packets, agenda);
     }
 
     /// Piggybacks an acknowledgement on the next packet of this port.
@@ -110,7 +110,7 @@ impl PortTable {
 
     /// Sends the next packet of a port, if its link is free and the receiver has room. Returns whether a data
     /// packet has left.
-    fn pump(&mut self, now: Time, id: PortId, packets: &mut Packets, agenda: &Agenda) -> bool {
+    fn send_next(&mut self, now: Time, id: PortId, packets: &mut Packets, agenda: &Agenda) -> bool {
         let port = self.port(id);
         if port.link.free_at() > now {
             let at = port.link.free_at();
@@ -163,7 +163,7 @@ impl PortTable {
         if port.wake == Some(now) {
             port.wake = None;
         }
-        self.pump(now, id, packets, agenda)
+        self.send_next(now, id, packets, agenda)
     }
 
     /// A packet's head is ready to leave the switch; `delay` is added. Returns when the packet has arrived.
@@ -191,7 +191,7 @@ impl PortTable {
         port.credits += 1;
         let waiter = port.waiters.pop_front()?;
         self.port(waiter).waiting = false;
-        self.pump(now, waiter, packets, agenda).then_some(waiter)
+        self.send_next(now, waiter, packets, agenda).then_some(waiter)
     }
 }
 

@@ -68,7 +68,7 @@ impl Dma {
     }
 
     /// The time after a message's first read from host memory until the engine can request more.
-    pub(crate) fn alone(&self) -> Span {
+    pub(crate) fn first_read_gap(&self) -> Span {
         if self.first_alone { self.read_latency } else { Span::ZERO }
     }
 
@@ -153,7 +153,7 @@ mod tests {
         params.dma.read_latency_ns = 600.0;
         for (alone, waits) in [(false, Span::ZERO), (true, ns(600.0))] {
             params.dma.first_alone_flag = alone;
-            assert_eq!(Dma::new(&params).alone(), waits);
+            assert_eq!(Dma::new(&params).first_read_gap(), waits);
         }
     }
 

@@ -112,7 +112,7 @@ impl Cards {
     }
 
     /// Adds a card to a node, if it has none yet.
-    pub(super) fn plug(&mut self, node: &Node) -> Result<()> {
+    pub(super) fn add_card(&mut self, node: &Node) -> Result<()> {
         let (index, room) = (node.index(), self.mesh.len());
         Error::check_limit("nodes of the mesh", index as u64 + 1, room as u64)?;
         if self.cards.len() <= index {
@@ -331,7 +331,7 @@ impl Cards {
         // Like everything that a card sends, it is read from host memory.
         timing.advance_to(timing.at + self.costs.read, Component::HyperTransport);
         let (bytes, to) = (self.costs.packet_bytes, control.from.node);
-        let arrives = self.mesh.carry(node, to, timing.at, bytes) + self.mesh.time(bytes);
+        let arrives = self.mesh.transport(node, to, timing.at, bytes) + self.mesh.time(bytes);
         timing.advance_to(arrives, Component::Router);
         self.schedule(arrives, Event::Card { node: to, task: Task::Control(control), timing });
     }
@@ -382,11 +382,11 @@ impl Cards {
             }
             Work::Command(command) => {
                 timing.advance_to(timing.at + costs.running.command, own(false));
-                self.call(at, timing, None, |program, nic, _| program.on_command(nic, &command))
+                self.call_program(at, timing, None, |program, nic, _| program.on_command(nic, &command))
             }
             Work::Message(message) => {
                 timing.advance_to(timing.at + costs.running.receive, own(true));
-                self.call(at, timing, Some(message), |program, nic, message| {
+                self.call_program(at, timing, Some(message), |program, nic, message| {
                     if let Some(FirmwareMessage { from, header, len, .. }) = message {
                         let message = Message { from: from.socket(), header, payload_len: *len };
                         program.on_message(nic, &message);
@@ -397,7 +397,7 @@ impl Cards {
                 if let Some(loaded) = self.card(at.node).programs.get_mut(&at.pid) {
                     loaded.wants_turn = false;
                 }
-                self.call(at, timing, None, |program, nic, _| program.on_turn(nic))
+                self.call_program(at, timing, None, |program, nic, _| program.on_turn(nic))
             }
             Work::Control(_) => return timing.at,
         };
@@ -419,7 +419,7 @@ impl Cards {
     }
 
     /// Calls a program once, and records the steps to execute.
-    fn call(
+    fn call_program(
         &mut self,
         at: Address,
         timing: TransferTime,
@@ -483,7 +483,7 @@ impl Cards {
                     chain.timing.advance_to(chain.timing.at + costs.running.transmit, setting_up);
                     waits = !costs.is_short(message.len);
                     let timing = chain.timing;
-                    let key = waits.then(|| self.park(&mut chain));
+                    let key = waits.then(|| self.suspend(&mut chain));
                     self.post(FirmwareMessage { timing, ..*message }, key);
                 }
                 Step::Deposit { offset, extents, len, ticket } => {
@@ -497,7 +497,7 @@ impl Cards {
                         chain.steps.push_front(Step::Deposit { offset, extents, len, ticket });
                         chain.timing.advance_to(chain.timing.at + costs.running.deposit, own);
                         let mut timing = chain.timing;
-                        let key = self.park(&mut chain);
+                        let key = self.suspend(&mut chain);
                         if is_nic {
                             self.deposit(key, timing);
                         } else {
@@ -532,7 +532,7 @@ impl Cards {
     }
 
     /// Suspends a chain until the transfer that it waits for has completed.
-    fn park(&mut self, chain: &mut PendingSteps) -> u32 {
+    fn suspend(&mut self, chain: &mut PendingSteps) -> u32 {
         let nothing =
             PendingSteps { at: chain.at, steps: VecDeque::new(), message: None, timing: chain.timing };
         self.chains.insert(std::mem::replace(chain, nothing))
@@ -612,7 +612,7 @@ impl Cards {
         }
         message.timing.advance_to(now + costs.read, Component::HyperTransport);
         let (from, to, packet) = (message.from.node, message.to.node, costs.packet_bytes);
-        let head = self.mesh.carry(from, to, message.timing.at, packet + data);
+        let head = self.mesh.transport(from, to, message.timing.at, packet + data);
         let arrives = head + self.mesh.time(packet);
         message.timing.advance_to(arrives, Component::Router);
         message.tail = arrives + costs.read_time(data).max(self.mesh.time(data));

@@ -13,8 +13,8 @@ use crate::memory::keys::{LaneKeys, PeerKeyCache, offset_of, unmask};
 use crate::qp_actions::QpActions;
 use crate::send::lane_rates::LaneRates;
 use crate::send::request::{
-    EMPTY, Ends, LINE, LaneSet, OrderingClass, PIECES_MAX, RequestSlot, class, consumes_receive, key_of,
-    lane_flags, lane_op, remote_of, slice_sges,
+    EMPTY, LINE, LaneSet, OrderingClass, PIECES_MAX, RequestSlot, StripeEnds, class, consumes_receive,
+    key_of, lane_flags, lane_op, remote_of, slice_sges,
 };
 use crate::shared::DeviceShared;
 
@@ -52,7 +52,7 @@ pub(crate) struct SendQueue {
     /// Ring by number, with a power of two of entries.
     slots: Vec<RequestSlot>,
     /// The stripe ends of striped requests, by ring entry.
-    ends: Vec<Ends>,
+    ends: Vec<StripeEnds>,
     pieces: Vec<Sge>,
     inline: Vec<u8>,
     pieces_each: usize,
@@ -274,7 +274,7 @@ impl SendQueue {
         }
         let &SendWr { wr_id, op, flags, .. } = wr;
         self.slots[index] =
-            RequestSlot { wr_id, op, flags, len, pieces, inline, lanes: LaneSet::whole(lane), ..EMPTY };
+            RequestSlot { wr_id, op, flags, len, pieces, inline, lanes: LaneSet::single(lane), ..EMPTY };
         self.tail += 1;
         self.next = self.tail;
         self.free -= 1;
@@ -486,7 +486,12 @@ impl SendQueue {
     }
 
     /// The lanes on which a request may start now.
-    fn choose_lanes(&self, shared: &DeviceShared, slot: &RequestSlot, ends: &mut Ends) -> Option<LaneSet> {
+    fn choose_lanes(
+        &self,
+        shared: &DeviceShared,
+        slot: &RequestSlot,
+        ends: &mut StripeEnds,
+    ) -> Option<LaneSet> {
         let kind = class(slot.op);
         let count = self.live.count_ones();
         let striped = kind != OrderingClass::Message
@@ -495,8 +500,8 @@ impl SendQueue {
             && slot.len >= shared.config.stripe_min.max(LINE * u64::from(count));
         let lanes = match kind {
             _ if striped => LaneSet::striped(slot.len, self.live, &self.rates.shares, ends),
-            OrderingClass::Write => LaneSet::whole(self.least_busy(shared)),
-            _ => LaneSet::whole(self.message_lane),
+            OrderingClass::Write => LaneSet::single(self.least_busy(shared)),
+            _ => LaneSet::single(self.message_lane),
         };
         let in_order = if lanes.is_striped() { 0 } else { lanes.mask };
         if self.busy & !in_order == 0 {
@@ -527,8 +532,8 @@ impl SendQueue {
 
     /// Whether a request would touch the same memory as another request on another lane, with at least one of them
     /// writing.
-    fn overlaps_another(&self, slot: &RequestSlot, lanes: &LaneSet, ends: &Ends) -> bool {
-        let range = |slot: &RequestSlot, lanes: &LaneSet, ends: &Ends, lane: usize| {
+    fn overlaps_another(&self, slot: &RequestSlot, lanes: &LaneSet, ends: &StripeEnds) -> bool {
+        let range = |slot: &RequestSlot, lanes: &LaneSet, ends: &StripeEnds, lane: usize| {
             let remote = remote_of(slot.op).filter(|_| lanes.contains(lane))?;
             let (from, to) = lanes.range(lane, slot.len, ends);
             Some((remote.addr.wrapping_add(from), remote.addr.wrapping_add(to)))
@@ -670,7 +675,7 @@ impl SendQueue {
         let lost =
             (self.head..self.next).map(|seq| &self.slots[self.slot_index(seq)]).filter(|slot| slot.lost);
         let decided = |slot: &RequestSlot| {
-            class(slot.op) != OrderingClass::Message || failed_lanes[slot.lanes.first()].is_some()
+            class(slot.op) != OrderingClass::Message || failed_lanes[slot.lanes.first_lane()].is_some()
         };
         counts && lost.into_iter().all(|slot| !slot.op.is_atomic() && decided(slot))
     }
@@ -695,7 +700,7 @@ impl SendQueue {
             let slot = &mut self.slots[index];
             let arrived = |report: LaneReport| report.received.wrapping_sub(slot.number) as i32 > 0;
             slot.done = !slot.lost
-                || (consumes_receive(slot.op) && failed_lanes[slot.lanes.first()].is_some_and(arrived));
+                || (consumes_receive(slot.op) && failed_lanes[slot.lanes.first_lane()].is_some_and(arrived));
             if slot.lost {
                 (slot.lost, slot.status, slot.bytes) = (false, WcStatus::Success, 0);
             }

@@ -105,7 +105,7 @@ fn on_conn(device: &Arc<DeviceInner>, conn: &Arc<Conn>) {
         match receive(&conn.socket) {
             Ok(None) => return,
             Ok(Some(packet)) if packet.is_cut => {
-                return refuse(device, conn, Shortage::Descriptors);
+                return refuse_for_shortage(device, conn, Shortage::Descriptors);
             }
             Ok(Some(packet)) => match Message::parse(&packet.bytes) {
                 Ok(message) => on_message(device, conn, message, packet.fds),
@@ -130,10 +130,14 @@ fn on_conn(device: &Arc<DeviceInner>, conn: &Arc<Conn>) {
 }
 
 /// Ends a connection that is being set up because a resource has run out, and reports that to both sides.
-pub(crate) fn refuse(device: &Arc<DeviceInner>, conn: &Arc<Conn>, shortage: Shortage) {
+pub(crate) fn refuse_for_shortage(device: &Arc<DeviceInner>, conn: &Arc<Conn>, shortage: Shortage) {
     // A peer that has ended needs no answer.
     let _ = send(&conn.socket, &Message::Refuse(shortage), &[]);
-    device.registry.end_conn(&device.shared, conn, &CmFailure::Shortage(shortage.explain("this process")));
+    device.registry.end_conn(
+        &device.shared,
+        conn,
+        &CmFailure::Shortage(shortage.explanation("this process")),
+    );
 }
 
 fn on_message(device: &Arc<DeviceInner>, conn: &Arc<Conn>, message: Message, fds: Vec<OwnedFd>) {
@@ -186,7 +190,7 @@ fn on_message(device: &Arc<DeviceInner>, conn: &Arc<Conn>, message: Message, fds
             device.registry.end_conn(
                 &device.shared,
                 conn,
-                &CmFailure::Shortage(shortage.explain("the peer's process")),
+                &CmFailure::Shortage(shortage.explanation("the peer's process")),
             );
         }
         (other, _) => {
@@ -258,7 +262,7 @@ fn on_reply(
 
 /// Ends handshakes that have timed out; returns when the next one will.
 pub(crate) fn expire_handshakes(device: &Arc<DeviceInner>, now: Time) -> Option<Time> {
-    let (late, next) = device.registry.overdue(now);
+    let (late, next) = device.registry.take_timed_out(now);
     for conn in late {
         // Unless it has just been established.
         let is_late = unpoisoned(&conn.phase).deadline().is_some_and(|deadline| deadline <= now);

@@ -131,7 +131,7 @@ pub(crate) struct QpShared {
 
 impl QpShared {
     /// Resets the state of a predecessor; from here on the entry belongs to this generation.
-    pub(crate) fn renew(&self, generation: u32) {
+    pub(crate) fn reset_for_generation(&self, generation: u32) {
         self.taken.store(0, Ordering::Relaxed);
         self.access_error.store(0, Ordering::Relaxed);
         self.rnr.0.store(0, Ordering::Relaxed);

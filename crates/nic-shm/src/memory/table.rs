@@ -63,7 +63,7 @@ pub(crate) fn own_table(segment: FileId) -> Option<Arc<ProtectionTable>> {
 
 impl ProtectionTable {
     /// The table of a device of this process, with nothing registered yet.
-    pub(crate) fn own(map: &Arc<MappedSegment>, segment: FileId) -> Arc<Self> {
+    pub(crate) fn create_own(map: &Arc<MappedSegment>, segment: FileId) -> Arc<Self> {
         let record = Box::new([const { OnceLock::new() }; MR_MAX / CHUNK]);
         let table = Arc::new(Self { map: map.clone(), record: Some(record) });
         let mut own = unpoisoned(&OWN);

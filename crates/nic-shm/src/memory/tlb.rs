@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn cache_returns_only_registered_memory() {
         let segment = Segment::create(DM_BASE + 4 * PAGE).expect("a segment");
-        let table = ProtectionTable::own(&segment.map, segment.id().expect("a file"));
+        let table = ProtectionTable::create_own(&segment.map, segment.id().expect("a file"));
         let mut memory = vec![0_u8; 4 * PAGE as usize];
         let nic = segment.map.bytes(DM_BASE, 4 * PAGE).expect("mapped");
         let (mut rng, mut plain, mut tlb) = (TestRng(0x5eed), ReferenceMap::default(), Tlb::default());
