@@ -105,9 +105,9 @@ fn quiet_connection_is_served_during_flood() {
     }
 }
 
-/// Goal: a connection that was busy, and has therefore left the epoll set, is noticed again after a long silence, and so
-/// is its close, with and without a poller. Method: many messages in sequence on one of many connections, silences of
-/// several lengths, one more message.
+/// Goal: a connection that was busy, and has therefore left the epoll set, is noticed again after a long silence, and
+/// so is its close, with and without a poller. Method: many messages in sequence on one of many connections, silences
+/// of several lengths, one more message.
 #[test]
 fn formerly_busy_connection_is_served_after_silence() {
     let _gate = one_at_a_time();

@@ -35,7 +35,7 @@ type Setting = (&'static str, &'static [(&'static str, &'static str)], Program);
 
 /// The worlds of each machine.
 const WORLDS: &[Setting] = &[
-    ("one way", &[], one_way),
+    ("one way", &[], measure_single_operations),
     ("streams", &[], streams),
     ("receives", &[], receives),
     (
