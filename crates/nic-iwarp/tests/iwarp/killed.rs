@@ -14,7 +14,7 @@ const SENDS: u64 = 24;
 const RECEIVES: u64 = 24;
 
 /// Child: performs all kinds of operations on its peer until it is killed.
-pub(crate) fn restless_role() {
+pub(crate) fn busy_peer_role() {
     let port = hear().expect("a port").parse().expect("a number");
     let mut end = End::on(&device(), LEN);
     (0..RECEIVES).for_each(|id| end.post_recv(id, MemoryKind::Host, 0, LEN as u32));
@@ -58,7 +58,7 @@ fn peers_are_killed_in_the_middle_of_traffic() {
         let mut end = End::on(&device, LEN);
         (0..RECEIVES).for_each(|id| end.post_recv(id, MemoryKind::Host, 0, LEN as u32));
         let listener = end.listen();
-        let mut child = Child::start("restless");
+        let mut child = Child::start("busy_peer");
         child.tell(listener.addr().port());
         end.accept();
         assert_eq!(child.heard(), "connected");

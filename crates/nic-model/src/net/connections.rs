@@ -10,9 +10,9 @@ use host::{Span, Time};
 use verbs::provider::screen;
 use verbs::{CmFailure, ConnInfo, ConnParam, Depths, Error, QpState, Result, Screen, WcStatus};
 
-use super::agenda::Agenda;
 use super::card::Cards;
 use super::event::Event;
+use super::event_queue::EventQueue;
 use super::faults::Faults;
 use super::packet::PortId;
 use super::queue_pair::{Peer, QpCleanup, QueuePair};
@@ -144,7 +144,7 @@ impl ConnectRequest {
 /// The state that a connection manager borrows for one call.
 pub(super) struct CmContext<'a> {
     pub(super) now: Time,
-    pub(super) agenda: &'a Agenda,
+    pub(super) event_queue: &'a EventQueue,
     pub(super) faults: &'a mut Faults,
     pub(super) cards: &'a Cards,
     pub(super) qps: &'a mut Slab<QueuePair>,
@@ -265,7 +265,7 @@ impl ConnectionManager {
             latency += self.latency * REPEAT_AFTER;
         }
         let key = self.messages.insert(Envelope { ends, message });
-        cx.agenda.schedule(cx.now + latency, Event::CmMessage(key));
+        cx.event_queue.schedule(cx.now + latency, Event::CmMessage(key));
     }
 
     /// Removes and returns a message that arrives.
@@ -439,7 +439,7 @@ impl ConnectionManager {
         let key = self.requests.insert(request);
         found.set_request(key, channel);
         self.send(cx, CardPair { from, to: from, port }, Message::Connect { request: key });
-        cx.agenda.schedule(cx.now + param.timeout, Event::ConnectTimeout(key));
+        cx.event_queue.schedule(cx.now + param.timeout, Event::ConnectTimeout(key));
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 
 use host::{Rng, Span, Time};
 
-use super::agenda::Agenda;
 use super::event::Event;
+use super::event_queue::EventQueue;
 use crate::machine::{self, Params};
 use crate::parts::{ns, us};
 
@@ -45,12 +45,12 @@ impl Faults {
     }
 
     /// Schedules the faults with a fixed time.
-    pub(super) fn begin(&self, agenda: &Agenda) {
+    pub(super) fn begin(&self, event_queue: &EventQueue) {
         for (at, event) in
             [(self.params.cut_us, Event::CableCut), (self.params.death_us, Event::MachineDeath)]
         {
             if at > 0.0 {
-                agenda.schedule(Time::ZERO + us(at), event);
+                event_queue.schedule(Time::ZERO + us(at), event);
             }
         }
     }

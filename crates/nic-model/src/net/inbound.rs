@@ -36,7 +36,7 @@ impl Network {
         }
         let delay = self.faults.delay();
         let at = self.ports.forward(now, delay, &mut self.packets[number]);
-        self.agenda.schedule(at, Event::PacketArrived(number));
+        self.event_queue.schedule(at, Event::PacketArrived(number));
     }
 
     /// Whether a packet in the switch is lost.
@@ -111,7 +111,7 @@ impl Network {
         packet.write_from = found.responder.place_from(data);
         packet.complete_from = ready.max(fetched);
         packet.finishes = finishes;
-        self.agenda.schedule(packet.write_from.max(now), Event::PacketReadyToPlace(number));
+        self.event_queue.schedule(packet.write_from.max(now), Event::PacketReadyToPlace(number));
     }
 
     fn out_of_order(&mut self, now: Time, number: u32, op: SendOp) {
@@ -160,7 +160,7 @@ impl Network {
         let card = self.packets[number].to.card;
         let (begins, retry_at) = self.cards[card].writer.begin(now, number);
         if let Some(at) = retry_at {
-            self.agenda.schedule(at, Event::DmaWriteDone(card as u32));
+            self.event_queue.schedule(at, Event::DmaWriteDone(card as u32));
         }
         if begins {
             self.write(now, number);
@@ -173,7 +173,7 @@ impl Network {
             self.write(now, number);
         }
         if let Some(at) = self.cards[card].writer.next_at() {
-            self.agenda.schedule(at, Event::DmaWriteDone(card as u32));
+            self.event_queue.schedule(at, Event::DmaWriteDone(card as u32));
         }
     }
 
@@ -205,7 +205,7 @@ impl Network {
         };
         let seen = self.qps.get_mut(qp).map_or(seen, |qp| qp.responder.placed_at(seen));
         self.extents = extents;
-        self.agenda.schedule(seen, Event::PacketPlaced(number));
+        self.event_queue.schedule(seen, Event::PacketPlaced(number));
     }
 
     /// Finds the destination of a packet's data; returns whether all of it is accessible.
@@ -394,7 +394,7 @@ impl Network {
             }
             Body::RnrNak(pause) => match requester.receiver_not_ready(now, psn) {
                 Rnr::Stale => {}
-                Rnr::Pause => self.agenda.schedule(now + pause, Event::RnrPauseEnded(qp)),
+                Rnr::Pause => self.event_queue.schedule(now + pause, Event::RnrPauseEnded(qp)),
                 Rnr::Failed => self.advance(now, qp),
             },
             Body::SequenceNak if requester.on_missing(now, psn) => self.want_to_send(now, qp),
@@ -423,7 +423,7 @@ impl Network {
             Response::Take(request) => {
                 packet.request = request;
                 packet.write_from = found.responder.place_from(ready);
-                self.agenda.schedule(packet.write_from.max(now), Event::PacketReadyToPlace(number));
+                self.event_queue.schedule(packet.write_from.max(now), Event::PacketReadyToPlace(number));
             }
             Response::Drop { resend } => {
                 if resend {
@@ -460,10 +460,10 @@ impl Network {
         let alive = found.state() == QpState::ReadyToSend && !self.cards[found.card].dead;
         match found.requester.check_answers(now, &self.rules, alive) {
             AnswerStatus::Idle => {}
-            AnswerStatus::CheckAt(at) => self.agenda.schedule(at, Event::AnswerCheck(qp)),
+            AnswerStatus::CheckAt(at) => self.event_queue.schedule(at, Event::AnswerCheck(qp)),
             AnswerStatus::Failed => self.advance(now, qp),
             AnswerStatus::Resend(at) => {
-                self.agenda.schedule(at, Event::AnswerCheck(qp));
+                self.event_queue.schedule(at, Event::AnswerCheck(qp));
                 self.want_to_send(now, qp);
             }
         }

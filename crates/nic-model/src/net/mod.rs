@@ -18,7 +18,7 @@
 //! | `ports` | ports, cables, the switch |
 //! | `packet`, `context`, `slab` | packets in flight, opened devices, tables |
 //! | `faults` | fault injection |
-//! | `agenda`, `event` | events in the world's queue |
+//! | `event_queue`, `event` | events in the world's queue |
 //!
 //! `network` holds all of them. For each event and each call from `api` it calls one module after the other,
 //! and passes the result of one to the next; `outbound` and `inbound` are the two halves of a packet's path.
@@ -26,12 +26,12 @@
 //!
 //! The lock is never held while a rank yields: [`host::world::Node::sync`] comes before it.
 
-mod agenda;
 mod card;
 mod completions;
 pub(crate) mod connections;
 mod context;
 mod event;
+mod event_queue;
 mod faults;
 mod inbound;
 mod network;

@@ -16,7 +16,6 @@ use verbs::{
     SrqInit, Wc, WcOpcode, WcStatus,
 };
 
-use super::agenda::Agenda;
 use super::card::Cards;
 use super::completions::{Completions, CqOwner, Entry, ShownEntry, Slots};
 use super::connections::{
@@ -24,6 +23,7 @@ use super::connections::{
 };
 use super::context::Context;
 use super::event::Event;
+use super::event_queue::EventQueue;
 use super::faults::Faults;
 use super::packet::{Packets, PortId};
 use super::ports::PortTable;
@@ -41,7 +41,7 @@ use crate::parts::us;
 pub(crate) struct Network {
     pub(super) params: Params,
     pub(super) rules: TransportSettings,
-    pub(super) agenda: Agenda,
+    pub(super) event_queue: EventQueue,
     pub(super) faults: Faults,
     pub(super) cards: Cards,
     pub(super) ports: PortTable,
@@ -65,7 +65,7 @@ impl Network {
             params: *params,
             rules: TransportSettings::new(params),
             faults: Faults::new(timeline.seed(), params),
-            agenda: Agenda::new(timeline),
+            event_queue: EventQueue::new(timeline),
             cards: Cards::default(),
             ports: PortTable::default(),
             packets: Packets::default(),
@@ -82,8 +82,8 @@ impl Network {
 
     /// The network has become an event handler of its world.
     pub(super) fn set_actor(&mut self, actor: ActorId) {
-        self.agenda.set_actor(actor);
-        self.faults.begin(&self.agenda);
+        self.event_queue.set_actor(actor);
+        self.faults.begin(&self.event_queue);
     }
 
     /// Maximum data in a packet, unless a connection uses less.
@@ -296,7 +296,7 @@ impl Network {
     pub(crate) fn post_send(&mut self, now: Time, qp: u32, wr: &SendWr<'_>) {
         if let Some(found) = self.qps.get_mut(qp) {
             found.requester.post(wr);
-            self.agenda.schedule(now, Event::DoorbellRung(qp));
+            self.event_queue.schedule(now, Event::DoorbellRung(qp));
         }
     }
 
@@ -310,7 +310,7 @@ impl Network {
         let Some(found) = self.qps.get_mut(qp) else { return };
         found.receives.post(wr, now);
         if found.state() == QpState::Error {
-            self.agenda.schedule(now, Event::Flush(qp));
+            self.event_queue.schedule(now, Event::Flush(qp));
         }
     }
 
@@ -323,7 +323,7 @@ impl Network {
 
     /// The processor notifies a card of polled completions or posted receives, which occupies the bus.
     pub(crate) fn notify_card(&mut self, now: Time, card: usize) {
-        self.agenda.schedule(now, Event::CardNotified(card as u32));
+        self.event_queue.schedule(now, Event::CardNotified(card as u32));
     }
 
     /// Polls completions; returns their number.
@@ -350,7 +350,7 @@ impl Network {
         self.completions.write(cq, entry);
         let behind_data = matches!(entry.wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
         let seen = card.complete(now, behind_data);
-        self.agenda.schedule(seen, Event::EntryVisible(cq));
+        self.event_queue.schedule(seen, Event::EntryVisible(cq));
     }
 
     /// The processor sees the next entry of a completion queue. An overrun fails all queue pairs of the
@@ -361,7 +361,7 @@ impl Network {
             ShownEntry::Nothing => {}
             ShownEntry::Entry { notify } => {
                 if notify {
-                    self.agenda
+                    self.event_queue
                         .schedule(now + self.cards[owner.card].interrupt.latency, Event::ChannelEvent(cq));
                 }
                 self.cards.signal(owner.card);
@@ -438,7 +438,7 @@ impl Network {
         let card = &mut self.cards[found.card];
         if !card.dead {
             let seen = card.complete(now, true);
-            self.agenda.schedule(seen, Event::LastReceive(qp));
+            self.event_queue.schedule(seen, Event::LastReceive(qp));
         }
     }
 
@@ -483,8 +483,8 @@ fn free(slots: Slots, qps: &mut Slab<QueuePair>, srqs: &mut Slab<SharedReceiveQu
 impl Network {
     /// The connection managers, and the state that they borrow for a call.
     pub(super) fn connecting(&mut self, now: Time) -> (&mut ConnectionManager, CmContext<'_>) {
-        let Self { connections, agenda, faults, cards, qps, .. } = self;
-        (connections, CmContext { now, agenda, faults, cards, qps })
+        let Self { connections, event_queue, faults, cards, qps, .. } = self;
+        (connections, CmContext { now, event_queue, faults, cards, qps })
     }
 
     pub(crate) fn create_cm(&mut self, card: usize) -> u32 {
@@ -556,7 +556,7 @@ impl Network {
             return self.fail(now, qp);
         };
         if self.is_unreachable(now, ends) {
-            self.agenda.schedule(now + us(self.params.connection.lost_after_us), Event::PeerLost(qp));
+            self.event_queue.schedule(now + us(self.params.connection.lost_after_us), Event::PeerLost(qp));
         }
     }
 
@@ -657,7 +657,7 @@ impl Network {
         self.ports.set_cut(port, true);
         self.schedule_peer_lost(now, port.card, Some(port.port));
         if let Some(at) = self.faults.repaired_at(now) {
-            self.agenda.schedule(at, Event::CableRepaired);
+            self.event_queue.schedule(at, Event::CableRepaired);
         }
     }
 
@@ -691,7 +691,7 @@ impl Network {
             qp.peer().is_some() && ends && port.is_none_or(|port| qp.port().port == port)
         });
         for (qp, _) in affected {
-            self.agenda.schedule(now + patience, Event::PeerLost(qp));
+            self.event_queue.schedule(now + patience, Event::PeerLost(qp));
         }
     }
 

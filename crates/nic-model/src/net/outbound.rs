@@ -19,7 +19,7 @@ impl Network {
         let card = &mut self.cards[found.card];
         if !card.dead {
             let known = card.ring(now);
-            self.agenda.schedule(known, Event::DoorbellSeen(qp));
+            self.event_queue.schedule(known, Event::DoorbellSeen(qp));
         }
     }
 
@@ -61,7 +61,7 @@ impl Network {
             descriptors.fetching.push_back(qp);
             let done = self.cards[card].fetch(now, bytes);
             self.want_descriptor(qp);
-            self.agenda.schedule(done, Event::DescriptorFetched(card as u32));
+            self.event_queue.schedule(done, Event::DescriptorFetched(card as u32));
         }
     }
 
@@ -162,7 +162,7 @@ impl Network {
         let (card, mtu) = (found.card, found.mtu());
         if let Some((at, look)) = found.requester.next_begin(now) {
             if look {
-                self.agenda.schedule(at, Event::BeginDue(qp));
+                self.event_queue.schedule(at, Event::BeginDue(qp));
             }
             return None;
         }
@@ -183,7 +183,7 @@ impl Network {
         }
         let looks = self.qps.get_mut(qp).and_then(|qp| qp.requester.expect_answer(now, &self.rules));
         if let Some(at) = looks {
-            self.agenda.schedule(at, Event::AnswerCheck(qp));
+            self.event_queue.schedule(at, Event::AnswerCheck(qp));
         }
         Some(outgoing)
     }
@@ -215,9 +215,9 @@ impl Network {
             let (end, loaded) = self.cards.read(now, card, (read, port, packet.first), &self.protection);
             let loaded = self.cards[card].scheduler.read(now, port, end, loaded);
             let number = self.packets.insert(packet);
-            self.agenda.schedule(loaded, Event::PacketLoaded(number));
+            self.event_queue.schedule(loaded, Event::PacketLoaded(number));
             if !self.cards[card].scheduler.is_free() {
-                self.agenda.schedule(end, Event::DmaReadDone(card as u32));
+                self.event_queue.schedule(end, Event::DmaReadDone(card as u32));
             }
             self.fetch_when_idle(now, card);
             self.extents = extents;
@@ -261,17 +261,17 @@ impl Network {
         let ready = card.transport.send(now, extra);
         if self.ports.is_loopback(from) {
             (packet.credit, packet.head_at) = (true, ready);
-            return self.agenda.schedule(ready, Event::PacketArrived(number));
+            return self.event_queue.schedule(ready, Event::PacketArrived(number));
         }
         packet.ready_at = card.transport.hand_over(ready, packet.len);
-        if self.ports.send(now, number, &mut self.packets, &self.agenda) {
+        if self.ports.send(now, number, &mut self.packets, &self.event_queue) {
             self.has_left(now, from);
         }
     }
 
     /// A link may continue sending.
     pub(super) fn on_link_ready(&mut self, now: Time, port: PortId) {
-        if self.ports.link(now, port, &mut self.packets, &self.agenda) {
+        if self.ports.link(now, port, &mut self.packets, &self.event_queue) {
             self.has_left(now, port);
         }
     }
@@ -291,7 +291,7 @@ impl Network {
         if self.ports.is_loopback(packet.to) {
             return self.has_left(now, packet.to);
         }
-        if let Some(waiter) = self.ports.free_slot(now, packet.to, &mut self.packets, &self.agenda) {
+        if let Some(waiter) = self.ports.free_slot(now, packet.to, &mut self.packets, &self.event_queue) {
             self.has_left(now, waiter);
         }
     }
@@ -300,7 +300,12 @@ impl Network {
     pub(super) fn send_control(&mut self, now: Time, qp: u32, psn: u64, body: Body) {
         let packet = self.qps.get(qp).and_then(|qp| qp.packet());
         if let Some(packet) = packet.filter(|packet| !self.cards[packet.from.card].dead) {
-            self.ports.send_control(now, Packet { psn, body, ..packet }, &mut self.packets, &self.agenda);
+            self.ports.send_control(
+                now,
+                Packet { psn, body, ..packet },
+                &mut self.packets,
+                &self.event_queue,
+            );
         }
     }
 }

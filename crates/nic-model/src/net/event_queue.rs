@@ -1,4 +1,4 @@
-//! [`Agenda`]: schedules the network's events in its world's event queue.
+//! [`EventQueue`]: schedules the network's events in its world's event queue.
 
 use host::Time;
 use host::world::{ActorId, Timeline};
@@ -6,13 +6,13 @@ use host::world::{ActorId, Timeline};
 use super::event::Event;
 
 /// The world's event queue, as used by the network.
-pub(super) struct Agenda {
+pub(super) struct EventQueue {
     timeline: Timeline,
     actor: Option<ActorId>,
 }
 
-impl Agenda {
-    /// An agenda whose network is not yet an event handler of its world.
+impl EventQueue {
+    /// An event queue whose network is not yet an event handler of its world.
     pub(super) fn new(timeline: Timeline) -> Self {
         Self { timeline, actor: None }
     }
