@@ -34,9 +34,9 @@ mod support;
 #[test]
 fn child_entry() {
     support::child::enter(&[
-        ("mixed_traffic", mixed_traffic::role),
+        ("mixed_traffic", mixed_traffic::mixed_traffic_role),
         ("busy_peer", killed::busy_peer_role),
-        ("memory", memory::role),
+        ("memory", memory::memory_role),
         ("shortage", limits::shortage_role),
     ]);
 }

@@ -156,7 +156,7 @@ fn valid_segment(token: u64, index: usize, peer_addr: u64) -> Option<Segment> {
         set(map, mr_at(i) + 32, place);
     }
     let qp = qp_at(index);
-    set(map, qp, state::word(GENERATION, state::RTS));
+    set(map, qp, state::status_word(GENERATION, state::RTS));
     set(map, qp + 8, pair(1, 0));
     set(map, qp + 16, pair(0, 4));
     set(map, qp + 24, pair(recv::stride(4), 4));

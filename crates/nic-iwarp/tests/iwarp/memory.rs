@@ -22,7 +22,7 @@ fn queue_pairs(device: &Device) -> Vec<Qp> {
 }
 
 /// Child: connects two devices of its own; prints bytes per endpoint, and descriptors and threads in total.
-pub(crate) fn role() {
+pub(crate) fn memory_role() {
     let (a, b) = (device(), device());
     let (near_cm, far_cm) = (a.create_cm().expect("a channel"), b.create_cm().expect("a channel"));
     let listener = far_cm.listen(at(0), 64).expect("a listener");

@@ -283,7 +283,7 @@ impl MixedTraffic {
 
 /// Child: the other side, on a device of its own. Reads the line `PORT SEED PEER_SEED MILLISECONDS KIND`; prints its
 /// statistics.
-pub(crate) fn role() {
+pub(crate) fn mixed_traffic_role() {
     let line = hear().expect("a line");
     let words: Vec<u64> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
     let mut traffic = MixedTraffic::new(words[4]);

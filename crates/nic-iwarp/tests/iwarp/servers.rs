@@ -153,7 +153,7 @@ fn server_behaviours() -> Vec<Case> {
 }
 
 /// Words of the error message for each flaw of a reply.
-fn words(what: &str) -> &'static str {
+fn expected_error_words(what: &str) -> &'static str {
     match what {
         "revision 0" => "revision 0",
         "revision 3" => "revision 3",
@@ -184,7 +184,7 @@ fn connecting_to_any_server_gives_one_event() {
         let server = Server::start(answers(reply));
         let why = expect_failure(&end, server.addr, what);
         let CmFailure::Protocol(said) = &why else { panic!("{what}: {why:?}") };
-        assert!(said.contains(words(what)), "{what}: {said}");
+        assert!(said.contains(expected_error_words(what)), "{what}: {said}");
         undisturbed.check();
     }
     assert!(end.cm.poll_event().is_none(), "one event each");

@@ -455,7 +455,7 @@ impl ConnectionManager {
     }
 
     /// A request was answered, which leaves room for another in the backlog.
-    fn answered(&mut self, key: u32) {
+    fn free_backlog_slot(&mut self, key: u32) {
         let listener = self.requests.get_mut(key).and_then(|request| request.listener.take());
         if let Some(listener) = listener.and_then(|listener| self.listeners.get_mut(&listener)) {
             listener.waiting = listener.waiting.saturating_sub(1);
@@ -464,7 +464,7 @@ impl ConnectionManager {
 
     /// Rejects a connect request.
     pub(super) fn reject(&mut self, cx: &mut CmContext<'_>, key: u32, private_data: Vec<u8>) {
-        self.answered(key);
+        self.free_backlog_slot(key);
         let Some(request) = self.requests.get(key) else { return };
         let (to, port) = (request.from, request.port);
         let Some(from) = cx.cards.find(request.to.0, request.to.1) else { return };
@@ -481,7 +481,7 @@ impl ConnectionManager {
         key: u32,
         param: &ConnParam,
     ) -> Option<CardPair> {
-        self.answered(key);
+        self.free_backlog_slot(key);
         let request = self.requests.get(key)?;
         let (active, to, port, reads) = (request.qp, request.from, request.port, request.reads);
         let rnr_retry = request.rnr_retry;

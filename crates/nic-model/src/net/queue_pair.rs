@@ -254,7 +254,7 @@ impl QueuePair {
             peer: self.peer.take(),
             request: self.request.take(),
             established: std::mem::take(&mut self.established),
-            nak: self.responder.end(),
+            nak: self.responder.close(),
         })
     }
 

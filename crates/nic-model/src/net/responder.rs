@@ -345,7 +345,7 @@ impl Responder {
     }
 
     /// The connection has ended: drops everything owed. Returns why it failed here, if it did.
-    pub(super) fn end(&mut self) -> Option<(u64, WcStatus)> {
+    pub(super) fn close(&mut self) -> Option<(u64, WcStatus)> {
         self.owed.clear();
         self.nak
     }
@@ -437,7 +437,7 @@ mod tests {
         assert!(matches!(responder.next_packet(Packet::default(), MTU), Some(Ok(_))));
         assert!(matches!(responder.next_packet(Packet::default(), MTU), Some(Err((1, _)))));
         responder.failed(1, WcStatus::RemAccessErr);
-        assert_eq!(responder.end(), Some((1, WcStatus::RemAccessErr)));
+        assert_eq!(responder.close(), Some((1, WcStatus::RemAccessErr)));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use verbs::{CmEvent, CmFailure, ConnectRequest};
 
 use crate::connect::handshake::{link, report_link_failure};
 use crate::connect::registry::{BoundPort, CmEvents, Conn, ConnPhase, failed};
-use crate::connect::request::{RequestHandle, answer};
+use crate::connect::request::{RequestHandle, answer_and_close};
 use crate::device_inner::DeviceInner;
 use crate::memory::layout::state;
 use crate::protocol::names::peer_port;
@@ -214,16 +214,16 @@ fn disconnected(qp: &Arc<QpInner>, cm: &CmEvents) {
 fn on_request(device: &Arc<DeviceInner>, conn: &Arc<Conn>, bound: &BoundPort, hello: Hello) {
     let listener = unpoisoned(&bound.listener).clone();
     let with_cm = listener.and_then(|listener| Some((listener.cm.upgrade()?, listener)));
-    let Some((cm, listener)) = with_cm else { return answer(device, conn, &Message::NoListener) };
+    let Some((cm, listener)) = with_cm else { return answer_and_close(device, conn, &Message::NoListener) };
     conn.note_hello(&hello);
     let screened = match screen(listener.screen.as_ref(), &hello.private_data, conn.info(), PRIVATE_MAX) {
         Ok(screened) => screened,
-        Err(words) => return answer(device, conn, &Message::Reject(words)),
+        Err(words) => return answer_and_close(device, conn, &Message::Reject(words)),
     };
     let request = RequestHandle { device: device.clone(), conn: conn.clone(), listener: listener.clone() };
     if listener.pending.fetch_add(1, Ordering::AcqRel) >= listener.backlog {
         drop(request);
-        return answer(device, conn, &Message::Reject(Vec::new()));
+        return answer_and_close(device, conn, &Message::Reject(Vec::new()));
     }
     let request = ConnectRequest::new(Box::new(request), hello.private_data, conn.info()).screened(screened);
     cm.push(CmEvent::ConnectRequest(request));

@@ -139,7 +139,7 @@ impl QpShared {
         self.service.0.turn.store(0, Ordering::Relaxed);
         self.service.0.bounce.store(0, Ordering::Relaxed);
         self.peer.0.busy.reset();
-        self.status.store(state::word(generation, state::INIT), Ordering::Release);
+        self.status.store(state::status_word(generation, state::INIT), Ordering::Release);
     }
 }
 
@@ -364,7 +364,7 @@ pub(crate) mod state {
     pub(crate) const ERROR: u32 = 4;
 
     /// Packs a status word.
-    pub(crate) const fn word(generation: u32, state: u32) -> u64 {
+    pub(crate) const fn status_word(generation: u32, state: u32) -> u64 {
         (generation as u64) << 32 | state as u64
     }
 }
