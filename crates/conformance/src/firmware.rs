@@ -278,25 +278,26 @@ pub(super) fn target_program_fetches_payload(env: &Env) {
 
 /// The expected result of a program's access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum AccessResult {
     Done,
     Limit,
     Invalid,
 }
 
-fn fate(result: Result<()>) -> Fate {
+fn access_result(result: Result<()>) -> AccessResult {
     match result {
-        Ok(()) => Fate::Done,
-        Err(Error::Limit { .. }) => Fate::Limit,
-        Err(Error::Invalid(_)) => Fate::Invalid,
+        Ok(()) => AccessResult::Done,
+        Err(Error::Limit { .. }) => AccessResult::Limit,
+        Err(Error::Invalid(_)) => AccessResult::Invalid,
         Err(other) => panic!("neither a limit nor invalid: {other:?}"),
     }
 }
 
 /// Receives the results from a program and compares them.
 #[track_caller]
-fn expect_fates(waiter: &Waiter, fates: &Receiver<Fate>, want: &[Fate]) {
-    let got: Vec<Fate> = want.iter().map(|_| waiter.until("an attempt", || fates.try_recv().ok())).collect();
+fn expect_results(waiter: &Waiter, results: &Receiver<AccessResult>, want: &[AccessResult]) {
+    let got: Vec<AccessResult> =
+        want.iter().map(|_| waiter.until("an attempt", || results.try_recv().ok())).collect();
     assert_eq!(got, want);
 }
 
@@ -308,7 +309,7 @@ pub(super) fn program_memory_access_is_checked(env: &Env) {
     let elsewhere = FirmwareSide::new(env, &env.a);
     let (good, tail) = (side.mr.sge(0, 64), side.mr.sge(LEN as u64 - 32, 64));
     let (read_only, foreign) = (read_only_last(&read_only), elsewhere.mr.sge(0, 64));
-    let (report, fates): (Sender<Fate>, _) = channel();
+    let (report, results): (Sender<AccessResult>, _) = channel();
     let report_deposit = report.clone();
     let program = side.load(
         TestFirmware::new()
@@ -317,43 +318,55 @@ pub(super) fn program_memory_access_is_checked(env: &Env) {
                 let word = record(&[u64::MAX]);
                 let places = [tail, read_only.1, foreign, Sge { addr: good.addr + 4, ..good }];
                 for place in places {
-                    report.send(fate(nic.event(place, &word))).expect("heard");
+                    report.send(access_result(nic.event(place, &word))).expect("the test receives results");
                 }
-                report.send(fate(nic.event(good, &[1; 12]))).expect("heard");
-                report.send(fate(nic.event(good, &[1; 72]))).expect("heard");
-                report.send(fate(nic.deposit(0, good))).expect("heard");
+                report.send(access_result(nic.event(good, &[1; 12]))).expect("the test receives results");
+                report.send(access_result(nic.event(good, &[1; 72]))).expect("the test receives results");
+                report.send(access_result(nic.deposit(0, good))).expect("the test receives results");
                 for piece in [tail, foreign, read_only.0] {
-                    report.send(fate(nic.send(to, &[], &[piece]))).expect("heard");
+                    report
+                        .send(access_result(nic.send(to, &[], &[piece])))
+                        .expect("the test receives results");
                 }
-                report.send(fate(nic.send(to, &vec![0; 1 << 20], &[]))).expect("heard");
+                report
+                    .send(access_result(nic.send(to, &vec![0; 1 << 20], &[])))
+                    .expect("the test receives results");
             })
             .message(move |nic, message| {
                 let exact = Sge { length: message.payload_len as u32, ..good };
                 let more = Sge { length: exact.length + 1, ..good };
                 for place in [tail, foreign, Sge { length: exact.length, ..read_only.1 }] {
-                    report_deposit.send(fate(nic.deposit(0, Sge { length: 48, ..place }))).expect("heard");
+                    report_deposit
+                        .send(access_result(nic.deposit(0, Sge { length: 48, ..place })))
+                        .expect("the test receives results");
                 }
                 for (offset, place) in [(0, more), (1, exact), (u64::MAX, exact)] {
-                    report_deposit.send(fate(nic.deposit(offset, place))).expect("heard");
+                    report_deposit
+                        .send(access_result(nic.deposit(offset, place)))
+                        .expect("the test receives results");
                 }
                 report_deposit
-                    .send(fate(nic.deposit(message.payload_len, Sge { length: 0, ..good })))
-                    .expect("heard");
+                    .send(access_result(nic.deposit(message.payload_len, Sge { length: 0, ..good })))
+                    .expect("the test receives results");
             }),
     );
     let Some(program) = program else { return };
     side.mr.buf().fill(0x5a);
     elsewhere.mr.buf().fill(0x5a);
     program.command(&[127, 0, 0, 1]).expect("room");
-    let (limit, invalid) = (Fate::Limit, Fate::Invalid);
-    let events = [Fate::Invalid; 5].into_iter().chain([limit, limit]);
-    let sends = [invalid, invalid, Fate::Done, limit];
-    expect_fates(&side.waiter, &fates, &events.chain(sends).collect::<Vec<_>>());
+    let (limit, invalid) = (AccessResult::Limit, AccessResult::Invalid);
+    let events = [AccessResult::Invalid; 5].into_iter().chain([limit, limit]);
+    let sends = [invalid, invalid, AccessResult::Done, limit];
+    expect_results(&side.waiter, &results, &events.chain(sends).collect::<Vec<_>>());
     let (to, piece) = (program.addr(), side.mr.sge(512, 48));
     let sender =
         side.load(TestFirmware::new().command(move |nic, _| nic.send(to, &[], &[piece]).expect("room")));
     sender.expect("as before").command(&[]).expect("room");
-    expect_fates(&side.waiter, &fates, &[invalid, invalid, invalid, limit, limit, limit, Fate::Done]);
+    expect_results(
+        &side.waiter,
+        &results,
+        &[invalid, invalid, invalid, limit, limit, limit, AccessResult::Done],
+    );
     for mr in [&side.mr, &elsewhere.mr] {
         assert!(
             mr.buf().to_vec(0..LEN).expect("inside").iter().all(|&byte| byte == 0x5a),
@@ -371,9 +384,10 @@ fn read_only_last(mr: &Mr) -> (Sge, Sge) {
 /// and their sender continues.
 pub(super) fn program_addresses_can_be_reused(env: &Env) {
     let (near, far) = (FirmwareSide::new(env, &env.a), FirmwareSide::new(env, &env.b));
-    let (report, heard) = channel();
+    let (report, observed) = channel();
     let listening = |report: Sender<u8>| {
-        TestFirmware::new().message(move |_, message| report.send(message.header[0]).expect("heard"))
+        TestFirmware::new()
+            .message(move |_, message| report.send(message.header[0]).expect("the test receives results"))
     };
     let Some(first) = far.load(listening(report.clone())) else { return };
     let to = first.addr();
@@ -381,7 +395,7 @@ pub(super) fn program_addresses_can_be_reused(env: &Env) {
         near.load(TestFirmware::new().command(move |nic, command| nic.send(to, command, &[]).expect("room")));
     let sender = sender.expect("both or none");
     sender.command(&[1]).expect("room");
-    assert_eq!(near.waiter.until("a message", || heard.try_recv().ok()), 1);
+    assert_eq!(near.waiter.until("a message", || observed.try_recv().ok()), 1);
     let refusal = far.device.load(&far.pd, to, Box::new(listening(report.clone()))).map(|p| p.addr());
     assert!(matches!(refusal, Err(Error::Address { .. })), "{refusal:?}");
     let far_away = SocketAddr::from(([192, 0, 2, 1], 0));
@@ -395,9 +409,9 @@ pub(super) fn program_addresses_can_be_reused(env: &Env) {
     assert_eq!(again.addr(), to);
     sender.command(&[4]).expect("room");
     // A message that was still in flight may have found the new program, before this one.
-    let heard = || heard.try_recv().ok();
-    let got = near.waiter.until("a message", heard);
-    assert!(got == 4 || got == 2 && near.waiter.until("the next message", heard) == 4, "{got}");
+    let observed = || observed.try_recv().ok();
+    let got = near.waiter.until("a message", observed);
+    assert!(got == 4 || got == 2 && near.waiter.until("the next message", observed) == 4, "{got}");
 }
 
 /// All requests for a turn before it are answered by one turn, after everything that waited; a request during a turn
@@ -524,7 +538,7 @@ pub(super) fn interrupts_wake_sleepers(env: &Env) {
     let Some(program) = program else { return };
     let program = std::sync::Arc::new(program);
     let seen = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let (sleeper, slept_on, heard) = (side.clone(), program.clone(), seen.clone());
+    let (sleeper, slept_on, observed) = (side.clone(), program.clone(), seen.clone());
     let sleep = Box::new(move || {
         let (host, word) = (sleeper.device.host(), sleeper.mr.buf().word(0).expect("aligned"));
         for round in 1..=ROUNDS {
@@ -533,7 +547,7 @@ pub(super) fn interrupts_wake_sleepers(env: &Env) {
             let patience = sleeper.waiter.deadline().map(|by| by + (by - host.now()));
             host.wait("an interrupt", &*slept_on, patience, look);
             assert!(patience.is_none_or(|by| host.now() < by), "interrupt {round} woke no sleeper");
-            heard.store(round, Ordering::Release);
+            observed.store(round, Ordering::Release);
         }
     });
     let host = env.a.host().clone();
@@ -544,8 +558,8 @@ pub(super) fn interrupts_wake_sleepers(env: &Env) {
             let pause = Span::from_us([0, 1, 10, 60, 100, 300, 1000][rng.index(7)]);
             host.poll("a pause", host.after(pause), || None::<()>);
             program.command(&record(&[round])).expect("room");
-            let heard = || (seen.load(Ordering::Acquire) >= round).then_some(());
-            host.poll("the sleeper", side.waiter.deadline(), heard).expect("it woke");
+            let observed = || (seen.load(Ordering::Acquire) >= round).then_some(());
+            host.poll("the sleeper", side.waiter.deadline(), observed).expect("it woke");
         }
     });
     env.run_concurrently(vec![sleep, command]);

@@ -373,7 +373,7 @@ fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64
     const ROUNDS: u64 = 400;
     let (sleeper, writer, host) = (c.clone(), c.clone(), env.a.host().clone());
     let seen = Arc::new(AtomicU64::new(0));
-    let heard = seen.clone();
+    let observed = seen.clone();
     words.fill(0);
     let sleep = Box::new(move || {
         let (b, word) = (&sleeper.b, words.word(0).expect("aligned"));
@@ -396,8 +396,8 @@ fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64
             let pause = host::Span::from_us([0, 1, 10, 60, 100, 300, 1000][rng.index(7)]);
             host.poll("a pause", host.after(pause), || None::<()>);
             write(&writer, round);
-            let heard = || (heard.load(Ordering::Acquire) == round).then_some(());
-            host.poll("the sleeper", a.waiter.deadline(), heard).expect("it woke");
+            let observed = || (observed.load(Ordering::Acquire) == round).then_some(());
+            host.poll("the sleeper", a.waiter.deadline(), observed).expect("it woke");
         }
     });
     env.run_concurrently(vec![sleep, write]);

@@ -110,7 +110,9 @@ impl Connection {
                 }
                 Event::ReadRequest(request) => self.sender.answer_read(request),
                 Event::AtomicRequest(request) => self.sender.answer_atomic(request),
-                Event::ReadDone { .. } | Event::AtomicDone { .. } | Event::RtrDone => self.sender.answered(),
+                Event::ReadDone { .. } | Event::AtomicDone { .. } | Event::RtrDone => {
+                    self.sender.request_answered()
+                }
                 // RFC 5040 section 5.4: a Terminate is not answered.
                 Event::Terminated(_) => self.sender.close(),
                 Event::Received(_) => {}

@@ -75,20 +75,20 @@ codes! {
 }
 
 impl TerminateCode {
-    fn words(self) -> Option<&'static str> {
+    fn description(self) -> Option<&'static str> {
         Self::ASSIGNED.iter().find(|(code, _)| *code == self).map(|(_, words)| *words)
     }
 
     /// The description of the code, without numbers.
     pub fn name(self) -> &'static str {
-        self.words().unwrap_or("unassigned code")
+        self.description().unwrap_or("unassigned code")
     }
 }
 
 impl fmt::Display for TerminateCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { layer, etype, code } = self;
-        let words = self.words().unwrap_or("unassigned");
+        let words = self.description().unwrap_or("unassigned");
         write!(f, "{words} (layer {layer}, type {etype}, code {code:#04x})")
     }
 }
@@ -153,7 +153,7 @@ impl Terminate {
         let as_siw = (first.rotate_left(4), included.reverse_bits());
         let sensible = |(first, included): (u8, u8)| {
             let code = TerminateCode { layer: first >> 4, etype: first & 0x0f, code };
-            code.words().is_some() && included & 0x1f == 0
+            code.description().is_some() && included & 0x1f == 0
         };
         let (first, included) =
             if !sensible(as_specified) && sensible(as_siw) { as_siw } else { as_specified };

@@ -107,7 +107,7 @@ fn name(way: u64) -> &'static str {
 impl<'a> Driver<'a> {
     fn establish(side: &'a Side, to: Option<SocketAddr>, pieces: usize, hears: bool) -> CliResult<Self> {
         let end = side.end()?;
-        let (buffer, commands) = (side.memory(BUFFER_LEN)?, side.memory(2 * COMMAND_LEN)?);
+        let (buffer, commands) = (side.register_memory(BUFFER_LEN)?, side.register_memory(2 * COMMAND_LEN)?);
         let mut driver = Self { end, buffer, commands, peer: RemoteAddr::default(), pieces, seed: 0 };
         driver.post_reply_receive()?;
         driver.end.establish(to)?;

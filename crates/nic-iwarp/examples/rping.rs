@@ -68,9 +68,11 @@ fn run(options: &Options) -> CliResult<String> {
 impl<'a> Ping<'a> {
     fn establish(side: &'a Side, to: Option<SocketAddr>) -> CliResult<Self> {
         let end = side.end()?;
-        let text = side.memory(2 << 16)?;
-        let (inbox, outbox) =
-            (side.memory(RECEIVES as usize * INFO_LEN as usize)?, side.memory(INFO_LEN as usize)?);
+        let text = side.register_memory(2 << 16)?;
+        let (inbox, outbox) = (
+            side.register_memory(RECEIVES as usize * INFO_LEN as usize)?,
+            side.register_memory(INFO_LEN as usize)?,
+        );
         let ping = Self { end, text, inbox, outbox };
         (0..RECEIVES).try_for_each(|slot| ping.post_recv(slot))?;
         ping.end.establish(to)?;
@@ -102,7 +104,7 @@ impl<'a> Ping<'a> {
         let wc = match self.end.receives.wait(self.end.side.deadline()) {
             Ok(wc) if wc.is_ok() => wc,
             Ok(wc) if may_end && wc.status == verbs::WcStatus::WrFlushErr => return Ok(None),
-            Ok(wc) => return Err(format!("a message: {:?}; {}", wc.status, self.end.cause())),
+            Ok(wc) => return Err(format!("a message: {:?}; {}", wc.status, self.end.connection_errors())),
             Err(error) => return Err(format!("a message: {error}")),
         };
         if wc.byte_len != INFO_LEN {

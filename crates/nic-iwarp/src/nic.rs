@@ -113,7 +113,7 @@ impl WatchList {
         if self.due.is_none_or(|due| now < due) {
             return;
         }
-        let polls = shared.ready_set.polls();
+        let polls = shared.ready_set.poll_count();
         let polls_continue = std::mem::replace(&mut self.set_polls, polls) != polls;
         // With many connections, a poll of the pollers' epoll set covers them all: while polls continue, none
         // needs a check.

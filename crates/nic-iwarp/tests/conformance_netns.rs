@@ -21,9 +21,9 @@ fn spaces(mtu: u32) -> Option<&'static Spaces> {
 }
 
 /// A device on each side of a link with this MTU.
-struct Across(u32, fn() -> IwarpConfig);
+struct NetnsFixture(u32, fn() -> IwarpConfig);
 
-impl Fixture for Across {
+impl Fixture for NetnsFixture {
     fn run(&self, body: Body) {
         let Some(spaces) = spaces(self.0) else { return };
         let host = host::real::host();
@@ -46,7 +46,7 @@ impl Fixture for Across {
 
 /// The default configuration, at the usual MTU.
 mod usual {
-    conformance::tests!(super::Across(1500, super::IwarpConfig::default), threads);
+    conformance::tests!(super::NetnsFixture(1500, super::IwarpConfig::default), threads);
 }
 
 /// Tests that depend on how the stream is cut into segments.
@@ -69,7 +69,7 @@ fn parts(mtu: u32, config: fn() -> IwarpConfig) {
     assert!(tests.len() > 80, "{} tests", tests.len());
     for test in tests {
         println!("{}", test.path());
-        test.run(&Across(mtu, config));
+        test.run(&NetnsFixture(mtu, config));
     }
 }
 

@@ -7,8 +7,6 @@
 mod allow;
 #[path = "iwarp/clients.rs"]
 mod clients;
-#[path = "iwarp/crowd.rs"]
-mod crowd;
 #[path = "iwarp/handover.rs"]
 mod handover;
 #[path = "iwarp/killed.rs"]
@@ -17,10 +15,12 @@ mod killed;
 mod limits;
 #[path = "iwarp/local.rs"]
 mod local;
+#[path = "iwarp/many_connections.rs"]
+mod many_connections;
 #[path = "iwarp/memory.rs"]
 mod memory;
-#[path = "iwarp/mixer.rs"]
-mod mixer;
+#[path = "iwarp/mixed_traffic.rs"]
+mod mixed_traffic;
 #[path = "iwarp/raw.rs"]
 mod raw;
 #[path = "iwarp/servers.rs"]
@@ -34,9 +34,9 @@ mod support;
 #[test]
 fn child_entry() {
     support::child::enter(&[
-        ("mixer", mixer::role),
-        ("restless", killed::restless_role),
-        ("memory", memory::role),
+        ("mixed_traffic", mixed_traffic::mixed_traffic_role),
+        ("busy_peer", killed::busy_peer_role),
+        ("memory", memory::memory_role),
         ("shortage", limits::shortage_role),
     ]);
 }

@@ -33,12 +33,12 @@ use host::Host;
 use host::world::Node;
 use verbs::{Device, Error, Result};
 
-use api::{DeviceObject, Opened, attr_of};
+use api::{DeviceObject, OpenedDevice, attr_of};
 
 pub use config::{Config, OPTIONS, Payload};
 pub use machine::{Family, Machine, MachineError, MachineErrorKind, Parameter, Source, Value, machines};
 use net::Net;
-use parts::calls::Calls;
+use parts::calls::CallCosts;
 use parts::interrupt::Interrupt;
 use parts::kernel::Sockets;
 pub use seastar::{COMPONENTS, Profile, interrupted, profile};
@@ -59,7 +59,7 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
     if machine.family == machine::Family::Mesh {
         return seastar::open(host, node, config);
     }
-    let calls = Calls::new(&machine.params);
+    let calls = CallCosts::new(&machine.params);
     if is_first(node) {
         node.set_costs(calls.processor());
     }
@@ -67,7 +67,7 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
     let ports = machine.params.link.port_count as usize;
     let (number, port) = config.rail.map_or((0, None), |rail| (rail / ports, Some(rail % ports)));
     let (context, card) = net.lock().open(node, number, port);
-    let opened = Opened {
+    let opened = OpenedDevice {
         name: config.name.clone(),
         host: host.clone(),
         node: node.clone(),

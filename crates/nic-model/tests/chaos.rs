@@ -7,7 +7,7 @@ mod chaos;
 mod storm;
 mod support;
 
-use support::Play;
+use support::ModelSetup;
 use verbs::host::world::FiberKind;
 
 /// Seeds of each test of the suite for each fault setting.
@@ -50,7 +50,9 @@ fn threads_and_coroutines_give_the_same_worlds() {
     let sample = conformance::all().iter().step_by(9).chain(conformance::threaded());
     for test in sample {
         let run =
-            |fiber_kind| Play { fiber_kind, ..Play::new("mt23108-vapi") }.run(test.body).expect("it passes");
+            |fiber_kind| {
+            ModelSetup { fiber_kind, ..ModelSetup::new("mt23108-vapi") }.run(test.body).expect("it passes")
+        };
         assert_eq!(run(FiberKind::Coroutine), run(FiberKind::Thread), "{}", test.path());
     }
 }

@@ -4,14 +4,14 @@
 mod support;
 
 use conformance::{Body, Fixture};
-use support::Play;
+use support::ModelSetup;
 
 /// A card of this machine in each of two nodes.
 struct Model(&'static str);
 
 impl Fixture for Model {
     fn run(&self, body: Body) {
-        let play = Play::new(self.0);
+        let play = ModelSetup::new(self.0);
         let once = play.run(body).unwrap_or_else(|failure| panic!("{failure}"));
         let again = play.run(body).unwrap_or_else(|failure| panic!("{failure}"));
         assert_eq!(once, again, "the same seed gave another world");

@@ -1,8 +1,8 @@
 //! Rails of modelled cards in virtual time: the conformance suite, each test twice with equal traces; traffic
 //! during which a cable is cut, for many seeds; and machines that die while they connect.
 
-#[path = "rails/deaths.rs"]
-mod deaths;
+#[path = "rails/machine_death.rs"]
+mod machine_death;
 #[path = "support/rails.rs"]
 mod rails_support;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use verbs::Result;
 
-use crate::lanes::letters::Mailbox;
+use crate::lanes::lane_reports::ReportBuffer;
 use crate::lock::unpoisoned;
 use crate::memory::domain::PdInner;
 use crate::shared::DeviceShared;
@@ -17,18 +17,18 @@ pub(crate) struct QpContext {
     pub(crate) reported_qp_num: u32,
     pub(crate) pd: Arc<PdInner>,
     pub(crate) state: QpStateCell,
-    pub(crate) mailbox: Mailbox,
+    pub(crate) report_buffer: ReportBuffer,
     /// Its slot in the domain's scratch memory.
     pub(crate) scratch: u32,
     /// A lane has failed, and requests resume as soon as both ends have agreed on that.
-    is_settling: AtomicBool,
+    is_failing_over: AtomicBool,
     /// The program has dropped it: pollers no longer hold it, and none of its requests complete.
     is_dropped: AtomicBool,
 }
 
 impl QpContext {
     pub(crate) fn new(pd: &Arc<PdInner>, reported_qp_num: Option<u32>) -> Result<Self> {
-        let mailbox = Mailbox::new(&pd.pds)?;
+        let report_buffer = ReportBuffer::new(&pd.pds)?;
         let num = unpoisoned(&pd.shared.qp_nums).alloc()?;
         let scratch = pd.alloc_scratch().inspect_err(|_| unpoisoned(&pd.shared.qp_nums).free(num))?;
         Ok(Self {
@@ -36,9 +36,9 @@ impl QpContext {
             reported_qp_num: reported_qp_num.unwrap_or(num),
             pd: pd.clone(),
             state: QpStateCell::new(),
-            mailbox,
+            report_buffer,
             scratch,
-            is_settling: AtomicBool::new(false),
+            is_failing_over: AtomicBool::new(false),
             is_dropped: AtomicBool::new(false),
         })
     }
@@ -49,8 +49,8 @@ impl QpContext {
     }
 
     #[inline]
-    pub(crate) fn is_settling(&self) -> bool {
-        self.is_settling.load(Ordering::Relaxed)
+    pub(crate) fn is_failing_over(&self) -> bool {
+        self.is_failing_over.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_dropped(&self) -> bool {
@@ -61,8 +61,8 @@ impl QpContext {
         self.is_dropped.store(true, Ordering::Release);
     }
 
-    pub(crate) fn set_settling(&self, is_settling: bool) {
-        self.is_settling.store(is_settling, Ordering::Relaxed);
+    pub(crate) fn set_failing_over(&self, is_failing_over: bool) {
+        self.is_failing_over.store(is_failing_over, Ordering::Relaxed);
     }
 }
 

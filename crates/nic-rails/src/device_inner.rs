@@ -68,18 +68,18 @@ pub(crate) struct DeviceInner {
     pub(crate) tokens: Arc<Tokens>,
     /// Accepted queue pairs whose lanes are not all connected.
     pub(crate) expected: PendingQps,
-    /// Queue pairs that have lost a lane and have not settled its requests.
-    pub(crate) settling: PendingQps,
+    /// Queue pairs that have lost a lane and have not decided the results of its requests.
+    pub(crate) failing_over: PendingQps,
     /// Queue pairs with a lane that is down.
     pub(crate) degraded: PendingQps,
 }
 
 /// The object of a map's entry, if it still exists.
-fn live<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K) -> Option<Arc<T>> {
+fn get_live<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K) -> Option<Arc<T>> {
     map.read().unwrap_or_else(|e| e.into_inner()).get(&key)?.upgrade()
 }
 
-fn put<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K, value: &Arc<T>) {
+fn insert_weak<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K, value: &Arc<T>) {
     map.write().unwrap_or_else(|e| e.into_inner()).insert(key, Arc::downgrade(value));
 }
 
@@ -100,17 +100,17 @@ impl DeviceInner {
             join_listeners: OnceLock::new(),
             tokens: Arc::default(),
             expected: PendingQps::default(),
-            settling: PendingQps::default(),
+            failing_over: PendingQps::default(),
             degraded: PendingQps::default(),
         }
     }
 
     pub(crate) fn qp(&self, num: u32) -> Option<Arc<QpInner>> {
-        live(&self.qps, num)
+        get_live(&self.qps, num)
     }
 
     pub(crate) fn qp_of_lane(&self, rail: usize, num: u32) -> Option<Arc<QpInner>> {
-        live(&self.lanes, (rail, num))
+        get_live(&self.lanes, (rail, num))
     }
 
     /// As [`DeviceInner::qp_of_lane`], for pollers with a cache of queue pairs, which hold them until the program drops them.
@@ -126,7 +126,7 @@ impl DeviceInner {
     }
 
     pub(crate) fn add_qp(&self, qp: &Arc<QpInner>) {
-        put(&self.qps, qp.num(), qp);
+        insert_weak(&self.qps, qp.num(), qp);
         for (rail, lane) in qp.lanes().iter().enumerate() {
             self.add_lane(rail, lane.num(), qp);
         }
@@ -145,7 +145,7 @@ impl DeviceInner {
     }
 
     pub(crate) fn add_lane(&self, rail: usize, num: u32, qp: &Arc<QpInner>) {
-        put(&self.lanes, (rail, num), qp);
+        insert_weak(&self.lanes, (rail, num), qp);
     }
 
     /// Removes a lane that is dropped now or soon: its number may be reassigned afterwards.
@@ -162,7 +162,7 @@ impl DeviceInner {
     }
 
     pub(crate) fn add_cq(&self, cq: &Arc<PolledCq>) {
-        cq.completions.rail_cq_ids().for_each(|lane| put(&self.cqs, lane, cq));
+        cq.completions.rail_cq_ids().for_each(|lane| insert_weak(&self.cqs, lane, cq));
     }
 
     pub(crate) fn forget_cq(&self, cq: &PolledCq) {
@@ -171,7 +171,7 @@ impl DeviceInner {
 
     /// The completion queue behind a rail's queue.
     pub(crate) fn cq_of_rail(&self, rail: usize, id: u32) -> Option<Arc<PolledCq>> {
-        live(&self.cqs, (rail, id))
+        get_live(&self.cqs, (rail, id))
     }
 
     /// The poller state of a completion queue that queue pairs use.
@@ -186,7 +186,7 @@ impl DeviceInner {
     }
 
     pub(crate) fn add_srq(&self, rail: usize, id: u32, srq: &Arc<SrqInner>) {
-        put(&self.srqs, (rail, id), srq);
+        insert_weak(&self.srqs, (rail, id), srq);
     }
 
     pub(crate) fn forget_srq(&self, rail: usize, id: u32) {
@@ -257,7 +257,7 @@ impl DeviceInner {
                         }
                     }
                     AsyncEvent::SrqLimitReached { srq } => {
-                        if let Some(srq) = live(&self.srqs, (rail, srq)) {
+                        if let Some(srq) = get_live(&self.srqs, (rail, srq)) {
                             srq.on_limit_reached(rail);
                         }
                     }

@@ -7,8 +7,8 @@ pub(crate) struct QpActions {
     pub(crate) failure: bool,
     /// The lane has failed.
     pub(crate) lane_failure: bool,
-    /// A lane has failed before, and this completion may allow it to be settled.
-    pub(crate) settling: bool,
+    /// A lane has failed before, and this completion may let the failover finish.
+    pub(crate) failover: bool,
     /// Requests wait for completions: the rails' queues must be armed.
     pub(crate) needs_arming: bool,
 }

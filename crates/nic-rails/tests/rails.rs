@@ -1,13 +1,13 @@
 //! Rails of iWARP NICs, one of which is cut in the middle of traffic and reconnected.
 
-#[path = "rails/bad.rs"]
-mod bad;
-#[path = "rails/crowd.rs"]
-mod crowd;
 #[path = "rails/cuts.rs"]
 mod cuts;
+#[path = "rails/invalid_rails.rs"]
+mod invalid_rails;
 #[path = "rails/links.rs"]
 mod links;
+#[path = "rails/many_qps.rs"]
+mod many_qps;
 #[path = "rails/progress_count.rs"]
 mod progress_count;
 #[path = "rails/sockets.rs"]

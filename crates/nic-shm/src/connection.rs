@@ -75,7 +75,7 @@ impl Connection {
             reported_qp_num: reported_qp_num.unwrap_or(num),
             pd,
             words,
-            ready: state::word(generation, state::RTS),
+            ready: state::status_word(generation, state::RTS),
             reached: AtomicU32::new(state::INIT),
             link: OnceLock::new(),
             socket: AtomicU64::new(0),
@@ -145,7 +145,7 @@ impl Connection {
             // Before the status word changes; see `is_failed_by_peer`.
             self.reached.fetch_max(to, Ordering::Release);
         }
-        let word = |s| state::word(self.generation, s);
+        let word = |s| state::status_word(self.generation, s);
         let status = &self.words.status;
         let done = status.compare_exchange(word(from), word(to), Ordering::AcqRel, Ordering::Acquire).is_ok();
         if done {
@@ -158,7 +158,7 @@ impl Connection {
     /// accessing it would allocate its memory again.
     fn is_failed_by_peer(&self) -> bool {
         let word = self.words.status.load(Ordering::Acquire);
-        word == state::word(self.generation, state::ERROR)
+        word == state::status_word(self.generation, state::ERROR)
             && self.reached.load(Ordering::Acquire) < state::ERROR
     }
 
@@ -283,7 +283,7 @@ mod tests {
         let (device, qp) = unattended_qp(|_, cq| QpInit::new(cq));
         let connection = &qp.connection;
         let said = |generation, state| {
-            connection.words.status.store(state::word(generation, state), Ordering::Release);
+            connection.words.status.store(state::status_word(generation, state), Ordering::Release);
             connection.state()
         };
         let generation = connection.generation;

@@ -113,7 +113,7 @@ fn attributes(dm_size: u64, files: Option<u64>, copy: &CopyState) -> DeviceAttr 
 /// this process.
 fn implicit_rights() -> Option<Access> {
     let word = 0x6e69_6365_7479_u64;
-    let copies = place::probe(own_pid(), (&raw const word).addr() as u64, word).is_ok();
+    let copies = place::probe_kernel_copy(own_pid(), (&raw const word).addr() as u64, word).is_ok();
     Some(if copies { Access::ALL } else { Access::LOCAL_WRITE })
 }
 

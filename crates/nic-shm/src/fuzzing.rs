@@ -77,7 +77,7 @@ impl Input<'_> {
 }
 
 /// The side under test, opened once.
-struct Victim {
+struct TestedSide {
     device: Device,
     pd: Pd,
     cq: Cq,
@@ -90,10 +90,10 @@ struct Victim {
     tokens: AtomicU64,
 }
 
-impl Victim {
+impl TestedSide {
     fn get() -> &'static Self {
-        static VICTIM: OnceLock<Victim> = OnceLock::new();
-        VICTIM.get_or_init(Self::new)
+        static TESTED: OnceLock<TestedSide> = OnceLock::new();
+        TESTED.get_or_init(Self::new)
     }
 
     fn new() -> Self {
@@ -114,7 +114,7 @@ impl Victim {
             let base = u64::from_str_radix(text.split('-').next()?, 16).ok()?;
             // The first bytes of an ELF file on this machine.
             let word = 0x0001_0102_464c_457f;
-            place::probe(peer_process.id() as i32, base, word).ok().map(|()| (base, word))
+            place::probe_kernel_copy(peer_process.id() as i32, base, word).ok().map(|()| (base, word))
         });
         let probe = probe.unwrap_or((8, 8));
         Self { device, pd, cq, buf, mr, peer_process, probe, tokens: AtomicU64::new(1) }
@@ -156,7 +156,7 @@ fn valid_segment(token: u64, index: usize, peer_addr: u64) -> Option<Segment> {
         set(map, mr_at(i) + 32, place);
     }
     let qp = qp_at(index);
-    set(map, qp, state::word(GENERATION, state::RTS));
+    set(map, qp, state::status_word(GENERATION, state::RTS));
     set(map, qp + 8, pair(1, 0));
     set(map, qp + 16, pair(0, 4));
     set(map, qp + 24, pair(recv::stride(4), 4));
@@ -180,10 +180,10 @@ struct FuzzCase {
 }
 
 impl FuzzCase {
-    fn new(victim: &Victim, index: usize, token: u64) -> Option<Self> {
-        let segment = valid_segment(token, index, victim.probe.0)?;
+    fn new(tested: &TestedSide, index: usize, token: u64) -> Option<Self> {
+        let segment = valid_segment(token, index, tested.probe.0)?;
         let cap = QpCap { max_send_wr: 16, max_recv_wr: 16, ..QpCap::default() };
-        let qp = victim.pd.create_qp(&QpInit::new(&victim.cq).cap(cap)).ok()?;
+        let qp = tested.pd.create_qp(&QpInit::new(&tested.cq).cap(cap)).ok()?;
         let handle: Arc<QpHandle> = downcast(qp.ops().clone(), "the queue pair").ok()?;
         let inner = handle.qp.clone();
         Some(Self { segment, qp, inner, index })
@@ -220,12 +220,12 @@ impl FuzzCase {
         }
     }
 
-    fn link(&self, victim: &Victim, input: &mut Input<'_>, token: u64) {
+    fn link(&self, tested: &TestedSide, input: &mut Input<'_>, token: u64) {
         let by_kernel = input.byte().is_multiple_of(2);
         let hello = Hello {
             token,
-            process: if by_kernel { victim.probe.1 } else { 3 },
-            probe_addr: victim.probe.0,
+            process: if by_kernel { tested.probe.1 } else { 3 },
+            probe_addr: tested.probe.0,
             qp_index: self.index as u32,
             generation: GENERATION,
             qp_num: 5,
@@ -239,7 +239,7 @@ impl FuzzCase {
         fds.extend(wake_socket_sender());
         let connection = &self.inner.connection;
         let Ok(peer) =
-            connection.device.peers.get(&hello, victim.peer_process.id() as i32, || None, &mut fds)
+            connection.device.peers.get(&hello, tested.peer_process.id() as i32, || None, &mut fds)
         else {
             return;
         };
@@ -250,7 +250,7 @@ impl FuzzCase {
         }
     }
 
-    fn post(&self, victim: &Victim, input: &mut Input<'_>) {
+    fn post(&self, tested: &TestedSide, input: &mut Input<'_>) {
         let kind = input.byte();
         let rkey = [1 << 16 | 7, 2 << 16 | 7, input.byte().into(), input.word() as u32];
         let addr = if input.byte().is_multiple_of(2) { 0 } else { input.word() };
@@ -266,7 +266,7 @@ impl FuzzCase {
             _ => SendOp::FetchAdd { remote, add: 1 },
         };
         let len = if kind % 8 >= 6 { 8 } else { [0, 1, 96, 97, 1024, 4096][usize::from(input.byte()) % 6] };
-        let sge = [victim.mr.sge(0, len)];
+        let sge = [tested.mr.sge(0, len)];
         let data = match (input.byte() % 4, &op) {
             (0, SendOp::Send | SendOp::Write(_)) => Data::Inline(b"inline data"),
             _ => Data::Sges(&sge),
@@ -275,18 +275,18 @@ impl FuzzCase {
         let _ = self.qp.post_send(&SendWr { wr_id: 1, op, data, flags: SendFlags::SIGNALED });
     }
 
-    fn step(&self, victim: &Victim, input: &mut Input<'_>, token: u64) {
+    fn step(&self, tested: &TestedSide, input: &mut Input<'_>, token: u64) {
         let mut wcs = [Wc::default(); 8];
         match input.byte() % 8 {
             0..=2 => self.corrupt_word(input),
-            3 => self.link(victim, input, token),
-            4 | 5 => self.post(victim, input),
+            3 => self.link(tested, input, token),
+            4 | 5 => self.post(tested, input),
             6 => {
-                let sge = Sge { length: input.byte().into(), ..victim.mr.sge(0, 0) };
+                let sge = Sge { length: input.byte().into(), ..tested.mr.sge(0, 0) };
                 let _ = self.qp.post_recv(&RecvWr::new(2, &[sge]));
             }
             _ => {
-                let _ = victim.cq.poll(&mut wcs);
+                let _ = tested.cq.poll(&mut wcs);
             }
         }
     }
@@ -294,25 +294,25 @@ impl FuzzCase {
 
 /// Goal: a peer with arbitrary words in its shared memory causes nothing worse than errors and delays.
 pub fn segment(data: &[u8]) {
-    let victim = Victim::get();
-    let token = victim.tokens.fetch_add(1, Ordering::Relaxed);
+    let tested = TestedSide::get();
+    let token = tested.tokens.fetch_add(1, Ordering::Relaxed);
     let mut input = Input(data);
     let index = usize::from(input.byte()) * 32;
-    let Some(world) = FuzzCase::new(victim, index, token) else { return };
+    let Some(world) = FuzzCase::new(tested, index, token) else { return };
     for _ in 0..STEPS {
         if input.0.is_empty() {
             break;
         }
-        world.step(victim, &mut input, token);
+        world.step(tested, &mut input, token);
     }
     world.inner.connection.words.peer.0.busy.leave();
     let FuzzCase { qp, inner, .. } = world;
     drop(qp);
     drop(inner);
     let mut wcs = [Wc::default(); 64];
-    while victim.cq.poll(&mut wcs).is_ok_and(|n| n > 0) {}
-    while victim.device.poll_async_event().is_some() {}
-    victim.check_canaries();
+    while tested.cq.poll(&mut wcs).is_ok_and(|n| n > 0) {}
+    while tested.device.poll_async_event().is_some() {}
+    tested.check_canaries();
 }
 
 /// Connects a queue pair to a valid segment, which pretends to belong to process `pid`.
@@ -372,13 +372,13 @@ mod tests {
     #[test]
     fn another_process_is_not_mistaken_for_this_one() {
         use crate::peer::device::CopyMethod;
-        let victim = Victim::get();
-        let token = victim.tokens.fetch_add(1, Ordering::Relaxed);
-        let world = FuzzCase::new(victim, 0, token).expect("a world");
+        let tested = TestedSide::get();
+        let token = tested.tokens.fetch_add(1, Ordering::Relaxed);
+        let world = FuzzCase::new(tested, 0, token).expect("a world");
         let hello = Hello {
             token,
             process: *crate::protocol::token::process_token().expect("random bits"),
-            probe_addr: victim.probe.0,
+            probe_addr: tested.probe.0,
             qp_index: 0,
             generation: GENERATION,
             qp_num: 5,
@@ -393,7 +393,7 @@ mod tests {
         ];
         let peer = world.inner.connection.device.peers.get(
             &hello,
-            victim.peer_process.id() as i32,
+            tested.peer_process.id() as i32,
             || None,
             &mut fds,
         );

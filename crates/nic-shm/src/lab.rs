@@ -43,7 +43,7 @@ pub struct Word {
 const FEW: u64 = 2;
 
 /// A field of a structure: its name, its offset, the size of its words, and its total size.
-struct Named {
+struct NamedField {
     name: &'static str,
     at: u64,
     width: u8,
@@ -57,7 +57,7 @@ const fn size_of_field<T, F>(_: fn(&T) -> &F) -> u64 {
 /// The fields of a structure, with the size of their words.
 macro_rules! names {
     ($t:ty: $($($field:tt).+ = $width:literal),* $(,)?) => {
-        &[$(Named {
+        &[$(NamedField {
             name: stringify!($($field).+),
             at: offset_of!($t, $($field).+) as u64,
             width: $width,
@@ -66,7 +66,7 @@ macro_rules! names {
     };
 }
 
-type Names = &'static [Named];
+type Names = &'static [NamedField];
 
 const HEADER: Names = names!(Header:
     version = 4, token = 8, atomic_holder.0 = 8, kicked.summary = 8, kicked.words = 8,
@@ -366,7 +366,7 @@ mod tests {
             }
             assert_eq!(end, size as u64);
             let is_there =
-                |named: &Named| words.iter().any(|w| w.field.starts_with(&format!("t.{}", named.name)));
+                |named: &NamedField| words.iter().any(|w| w.field.starts_with(&format!("t.{}", named.name)));
             assert!(names.iter().all(is_there));
         }
         let (one, other) = crate::hostile_peer::connected_qps();

@@ -52,7 +52,7 @@ impl QpInner {
         let words: SharedRef<QpShared> = SharedRef::new(&device.table.map, qp_at(number.index))?;
         words.pd.store(pd, Ordering::Relaxed);
         receiving.publish_layout(&words, &rings);
-        words.renew(number.generation);
+        words.reset_for_generation(number.generation);
         let entries = cap.max_send_wr + cap.max_recv_wr;
         device.heap_trim.count_allocated(queue_size(entries));
         let connection = Connection::new(device, number, reported_qp_num, pd, words);

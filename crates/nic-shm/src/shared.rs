@@ -74,7 +74,7 @@ impl DeviceShared {
             host: host.clone(),
             fork_guard,
             attr,
-            table: ProtectionTable::own(&memory.segment.map, memory.segment.id()?),
+            table: ProtectionTable::create_own(&memory.segment.map, memory.segment.id()?),
             memory: Arc::new(memory),
             header,
             token,

@@ -11,13 +11,13 @@ use verbs::{
     WcStatus,
 };
 
-pub(crate) fn ends(env: &Env) -> (Endpoint, Endpoint) {
+pub(crate) fn endpoints(env: &Env) -> (Endpoint, Endpoint) {
     (Endpoint::new(env, &env.a, &Setup::default()), Endpoint::new(env, &env.b, &Setup::default()))
 }
 
 /// The address of device `a`, as `b` sees it.
 pub(crate) fn own_ip(env: &Env) -> IpAddr {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
     b.waiter.request(&b.cm).info.peer.ip()
@@ -45,7 +45,7 @@ pub(crate) fn private_data_arrives(env: &Env) {
     let max = env.a.attr().max_private_data.min(env.b.attr().max_private_data) as usize;
     assert!(max > 0, "some private data is possible on every NIC");
     for (there, back) in [(0, 0), (1, 0), (0, 1), (7, max), (max, max)] {
-        let (a, b) = ends(env);
+        let (a, b) = endpoints(env);
         let (hello, answer) = (pattern(1, there), pattern(2, back));
         let listener = b.cm.listen(env.addr(), 1).expect("a listener");
         let param = ConnParam::with_private_data(hello.clone());
@@ -61,7 +61,7 @@ pub(crate) fn private_data_arrives(env: &Env) {
 
 /// One byte more than the maximum is refused by the call; the queue pair can still be connected.
 pub(crate) fn too_much_private_data_is_refused(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let over = ConnParam::with_private_data(vec![1; env.a.attr().max_private_data as usize + 1]);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     let refusal = a.cm.connect(&a.qp, listener.addr(), &over);
@@ -72,7 +72,7 @@ pub(crate) fn too_much_private_data_is_refused(env: &Env) {
 
 /// An accept with too much private data is an error, and the request is rejected.
 pub(crate) fn accepting_with_too_much_rejects(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let over = ConnParam::with_private_data(vec![1; env.b.attr().max_private_data as usize + 1]);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
@@ -85,7 +85,7 @@ pub(crate) fn accepting_with_too_much_rejects(env: &Env) {
 /// A rejection carries private data, and the queue pair is back in `Init`.
 pub(crate) fn rejection_carries_private_data(env: &Env) {
     for len in [0, 1, env.b.attr().max_private_data as usize] {
-        let (a, b) = ends(env);
+        let (a, b) = endpoints(env);
         let listener = b.cm.listen(env.addr(), 1).expect("a listener");
         a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
         b.waiter.request(&b.cm).reject(&pattern(3, len)).expect("reject");
@@ -96,7 +96,7 @@ pub(crate) fn rejection_carries_private_data(env: &Env) {
 
 /// Too much data in a rejection is an error, but it still rejects.
 pub(crate) fn rejecting_with_too_much_still_rejects(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
     let over = vec![1; env.b.attr().max_private_data as usize + 1];
@@ -107,7 +107,7 @@ pub(crate) fn rejecting_with_too_much_still_rejects(env: &Env) {
 
 /// A request that is dropped unanswered is rejected.
 pub(crate) fn dropping_a_request_rejects(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
     drop(b.waiter.request(&b.cm));
@@ -116,7 +116,7 @@ pub(crate) fn dropping_a_request_rejects(env: &Env) {
 
 /// After a rejection the same queue pair can connect again, and receives posted before are kept.
 pub(crate) fn a_rejected_queue_pair_connects_again(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     a.post_recv(1, &[a.host.sge(0, 8)]);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     for _ in 0..3 {
@@ -131,7 +131,7 @@ pub(crate) fn a_rejected_queue_pair_connects_again(env: &Env) {
 
 /// If the request is not answered within the time-out, the connection fails and the queue pair is back in `Init`.
 pub(crate) fn an_unanswered_request_times_out(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     let param = ConnParam { timeout: Span::from_ms(50), ..ConnParam::default() };
     a.cm.connect(&a.qp, listener.addr(), &param).expect("connect");
@@ -157,20 +157,20 @@ fn late_accept(b: &Endpoint, request: verbs::ConnectRequest) {
 
 /// The connecting side disappears before the answer: the same set of outcomes.
 pub(crate) fn accept_after_connecting_side_vanished(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
     let request = b.waiter.request(&b.cm);
     drop(a);
     late_accept(&b, request);
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     connect(env, &a, &b, &Setup::default());
     Conn { a, b }.check_traffic();
 }
 
 /// A queue pair of the wrong device cannot accept; the request is rejected.
 pub(crate) fn a_foreign_queue_pair_cannot_accept(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
     let foreign = a.another_qp();
@@ -182,7 +182,7 @@ pub(crate) fn a_foreign_queue_pair_cannot_accept(env: &Env) {
 
 /// A queue pair of the wrong device cannot connect.
 pub(crate) fn a_foreign_queue_pair_cannot_connect(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     let refusal = a.cm.connect(&b.qp, listener.addr(), &ConnParam::default());
     assert!(matches!(refusal, Err(Error::Foreign { .. })), "{refusal:?}");
@@ -192,7 +192,7 @@ pub(crate) fn a_foreign_queue_pair_cannot_connect(env: &Env) {
 /// The active side may send as soon as it has its `Established`; the passive side's receives, posted before its accept,
 /// take the message, in whatever order the passive side polls its queues.
 pub(crate) fn data_may_follow_established_immediately(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     b.post_recv(1, &[b.host.sge(0, 8)]);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
@@ -206,7 +206,7 @@ pub(crate) fn data_may_follow_established_immediately(env: &Env) {
 
 /// The passive side may send as soon as it has its own `Established`.
 pub(crate) fn the_passive_side_may_send_first(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     a.post_recv(1, &[a.host.sge(0, 8)]);
     connect(env, &a, &b, &Setup::default());
     b.post(&SendWr::new(2, SendOp::Send, &[b.host.sge(0, 8)]));
@@ -256,7 +256,7 @@ pub(crate) fn waiting_for_events_times_out(env: &Env) {
 
 /// The channel's descriptor is readable exactly while an event is pending.
 pub(crate) fn the_descriptor_is_readable(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     if b.cm.fd().is_none() {
         return assert_eq!(env.b.host().clock(), host::ClockKind::Virtual);
     }
@@ -435,7 +435,7 @@ pub(crate) fn connections_without_queue_pair_leak_nothing(env: &Env) {
 
 /// A request is alive only while the connecting side waits for the answer.
 pub(crate) fn request_is_not_alive_after_connecting_side_left(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
     let request = b.waiter.request(&b.cm);

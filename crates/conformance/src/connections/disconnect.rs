@@ -1,6 +1,6 @@
 //! Ending connections (rdma_disconnect(3)).
 
-use super::connect::ends;
+use super::connect::endpoints;
 use crate::Env;
 use crate::harness::check::expect_success;
 use crate::harness::conn::{Conn, Endpoint, Setup, connect};
@@ -62,7 +62,7 @@ pub(crate) fn second_disconnect_does_nothing(env: &Env) {
 
 /// A queue pair that was never connected cannot be disconnected.
 pub(crate) fn disconnect_of_unconnected_queue_pair_is_refused(env: &Env) {
-    let (a, _) = ends(env);
+    let (a, _) = endpoints(env);
     let refusal = a.cm.disconnect(&a.qp);
     assert!(matches!(refusal, Err(Error::WrongState { state: QpState::Init, .. })), "{refusal:?}");
 }
@@ -222,7 +222,7 @@ pub(crate) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
 /// however late its events are taken.
 pub(crate) fn short_connection_is_reported_established_and_disconnected(env: &Env) {
     for round in 0..16 {
-        let (a, b) = ends(env);
+        let (a, b) = endpoints(env);
         let listener = b.cm.listen(env.addr(), 8).expect("a listener");
         a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
         let request = b.waiter.request(&b.cm);

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::connect::{ends, failure, rejected};
+use super::connect::{endpoints, failure, rejected};
 use crate::Env;
 use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use verbs::{CmEvent, CmFailure, ConnParam, Error, Qp, QpState, SendOp, SendWr, Wc};
@@ -15,7 +15,7 @@ fn dead_address(env: &Env) -> SocketAddr {
 
 /// Without a listener the connection is refused, and the queue pair is back in `Init`.
 pub(crate) fn connect_without_listener_is_refused(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let addr = dead_address(env);
     a.cm.connect(&a.qp, addr, &ConnParam::default()).expect("the answer comes as an event");
     let why = failure(&a);
@@ -26,7 +26,7 @@ pub(crate) fn connect_without_listener_is_refused(env: &Env) {
 
 /// A dropped listener accepts no more connections; existing ones live on.
 pub(crate) fn connect_to_dropped_listener_is_refused(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 4).expect("a listener");
     connect_through(&a, &b, listener.addr());
     let addr = listener.addr();
@@ -117,7 +117,7 @@ pub(crate) fn requests_are_answered_in_any_order(env: &Env) {
 /// Requests that the program has not taken yet are answered when their listener and its channel are dropped: rejected,
 /// as rdma_destroy_id(3) does, or failed.
 pub(crate) fn dropped_listener_answers_waiting_requests(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
     drop((listener, b));
@@ -132,7 +132,7 @@ pub(crate) fn dropped_listener_answers_waiting_requests(env: &Env) {
 
 /// A request that was taken can still be accepted after its listener was dropped.
 pub(crate) fn a_taken_request_outlives_its_listener(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
     let request = b.waiter.request(&b.cm);
@@ -145,7 +145,7 @@ pub(crate) fn a_taken_request_outlives_its_listener(env: &Env) {
 
 /// 64 connections are started before the first is answered, and each then carries data.
 pub(crate) fn sixty_four_connections_can_be_pending(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 64).expect("a listener");
     let near: Vec<Qp> = (0..64).map(|_| a.another_qp()).collect();
     for (i, qp) in near.iter().enumerate() {

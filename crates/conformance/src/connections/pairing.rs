@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 
-use super::connect::{ends, own_ip, rejected};
+use super::connect::{endpoints, own_ip, rejected};
 use crate::Env;
 use crate::harness::check::{Shadow, expect_failure, expect_success};
 use crate::harness::conn::{Conn, Endpoint, Setup};
@@ -89,7 +89,7 @@ impl PairingSide {
 }
 
 /// Two sides, with the connecting (lesser) one first. Either device may come first.
-fn sides(env: &Env) -> (PairingSide, PairingSide) {
+fn pairing_sides(env: &Env) -> (PairingSide, PairingSide) {
     let [a, b] = [(&env.a, own_ip(env)), (&env.b, env.addr().ip())]
         .map(|(device, ip)| PairingSide::new(env, device, ip));
     if a.end_of(&a.end.qp) < b.end_of(&b.end.qp) { (a, b) } else { (b, a) }
@@ -149,7 +149,7 @@ pub(crate) fn request_waits_until_pair_is_asked_for(env: &Env) {
     if !can_pair(env) {
         return;
     }
-    let (lesser, greater) = sides(env);
+    let (lesser, greater) = pairing_sides(env);
     lesser.asks_for(&lesser.end.qp, greater.end_of(&greater.end.qp));
     greater.keep_request();
     greater.asks_for(&greater.end.qp, lesser.end_of(&lesser.end.qp));
@@ -162,7 +162,7 @@ pub(crate) fn either_side_may_come_first(env: &Env) {
         return;
     }
     for lesser_first in [true, false] {
-        let (lesser, greater) = sides(env);
+        let (lesser, greater) = pairing_sides(env);
         let ask =
             |side: &PairingSide, peer: &PairingSide| side.asks_for(&side.end.qp, peer.end_of(&peer.end.qp));
         if lesser_first {
@@ -183,7 +183,7 @@ pub(crate) fn many_pairs_are_not_mixed_up(env: &Env) {
         return;
     }
     const COUNT: usize = 12;
-    let (one, other) = sides(env);
+    let (one, other) = pairing_sides(env);
     let make = |side: &PairingSide| (0..COUNT).map(|_| side.end.another_qp()).collect::<Vec<_>>();
     let (ours, theirs) = (make(&one), make(&other));
     let pairs = || ours.iter().zip(&theirs);
@@ -264,7 +264,7 @@ pub(crate) fn foreign_requests_are_refused_or_returned(env: &Env) {
     let side = PairingSide::new(env, &env.b, env.addr().ip());
     let listener = side.end.cm.listen(env.addr(), 1).expect("a listener");
     let connect = |to: SocketAddr| {
-        let (stranger, _) = ends(env);
+        let (stranger, _) = endpoints(env);
         stranger
             .cm
             .connect(&stranger.qp, to, &ConnParam::with_private_data(vec![7; pairing::PRIVATE_DATA as usize]))
@@ -285,7 +285,7 @@ pub(crate) fn waiting_request_for_destroyed_qp_is_refused(env: &Env) {
     if !can_pair(env) {
         return;
     }
-    let (lesser, greater) = sides(env);
+    let (lesser, greater) = pairing_sides(env);
     lesser.asks_for(&lesser.end.qp, greater.end_of(&greater.end.qp));
     greater.keep_request();
     greater.pairing.forget(&greater.end.qp);
@@ -299,7 +299,7 @@ pub(crate) fn reused_numbers_pair_new_qps(env: &Env) {
     if !can_pair(env) {
         return;
     }
-    let (lesser, greater) = sides(env);
+    let (lesser, greater) = pairing_sides(env);
     for _ in 0..3 {
         let (one, other) = (lesser.end.another_qp(), greater.end.another_qp());
         lesser.asks_for(&one, greater.end_of(&other));
@@ -346,7 +346,7 @@ pub(crate) fn pair_reconnects_in_any_order(env: &Env) {
     if !can_pair(env) {
         return;
     }
-    let (mut lesser, mut greater) = sides(env);
+    let (mut lesser, mut greater) = pairing_sides(env);
     let (least, most) = (lesser.end_of(&lesser.end.qp), greater.end_of(&greater.end.qp));
     for round in 0..20 {
         match round % 5 {

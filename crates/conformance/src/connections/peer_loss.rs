@@ -52,7 +52,7 @@ pub(crate) fn a_poller_notices_that_a_waiting_sender_left(env: &Env) {
 /// The accepting side is destroyed as soon as it knows of the connection: the connecting side is connected or about to
 /// be, and gets `Established` and `Disconnected`. Many rounds, since the order of events depends on timing.
 pub(crate) fn acceptor_destroyed_right_after_accept(env: &Env) {
-    let (mut a, mut b) = super::connect::ends(env);
+    let (mut a, mut b) = super::connect::endpoints(env);
     let listener = b.cm.listen(env.addr(), 8).expect("a listener");
     for round in 0..200 {
         (a.qp, b.qp) = (a.another_qp(), b.another_qp());
@@ -115,7 +115,7 @@ pub(crate) fn posting_to_dead_peer_completes_with_error(env: &Env) {
 
 /// Two hundred connections in sequence leave no resources in use.
 pub(crate) fn successive_connections_leak_nothing(env: &Env) {
-    let (mut a, mut b) = super::connect::ends(env);
+    let (mut a, mut b) = super::connect::endpoints(env);
     for round in 0..200 {
         for end in [&mut a, &mut b] {
             end.qp = end.another_qp();

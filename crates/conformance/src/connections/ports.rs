@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::connect::{ends, failure, own_ip};
+use super::connect::{endpoints, failure, own_ip};
 use crate::Env;
 use crate::harness::conn::{Conn, Endpoint, Setup};
 use verbs::{BoundAddr, Cm, CmEvent, CmFailure, ConnParam, Error};
@@ -61,7 +61,7 @@ pub(crate) fn a_bound_port_is_taken(env: &Env) {
 
 /// A connection to a listener on a reserved port works as with any listener; without the listener it is refused.
 pub(crate) fn a_bound_port_can_be_listened_at(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let Some(port) = bind(&b.cm, env.addr()) else { return };
     a.cm.connect(&a.qp, port.addr(), &ConnParam::default()).expect("the answer comes as an event");
     assert_eq!(failure(&a), CmFailure::Refused(port.addr()));
@@ -80,7 +80,7 @@ pub(crate) fn a_bound_port_can_be_listened_at(env: &Env) {
 /// A connection comes from the port reserved for it, which cannot be reserved again meanwhile.
 pub(crate) fn a_connection_comes_from_its_bound_port(env: &Env) {
     for _ in 0..3 {
-        let (a, b) = ends(env);
+        let (a, b) = endpoints(env);
         let Some(port) = bind(&a.cm, own_addr(env)) else { return };
         let listener = b.cm.listen(env.addr(), 1).expect("a listener");
         a.cm.connect_from(&port, &a.qp, listener.addr(), &ConnParam::default()).expect("connect");
@@ -93,7 +93,7 @@ pub(crate) fn a_connection_comes_from_its_bound_port(env: &Env) {
 
 /// A connection without a queue pair also comes from the port reserved for it.
 pub(crate) fn connections_without_a_queue_pair_come_from_a_bound_port(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let Some(port) = bind(&a.cm, own_addr(env)) else { return };
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     let param = ConnParam::default();
@@ -106,7 +106,7 @@ pub(crate) fn connections_without_a_queue_pair_come_from_a_bound_port(env: &Env)
 
 /// Without a listener the connection is refused, and the port can be used again.
 pub(crate) fn a_refused_connect_keeps_its_port(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let Some(port) = bind(&a.cm, own_addr(env)) else { return };
     let dead = b.cm.listen(env.addr(), 1).expect("a listener").addr();
     for _ in 0..3 {
@@ -121,7 +121,7 @@ pub(crate) fn a_refused_connect_keeps_its_port(env: &Env) {
 
 /// A port whose listener is dropped stays reserved, refuses connections, and can be connected from.
 pub(crate) fn a_port_outlives_its_listener(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let Some(port) = bind(&a.cm, own_addr(env)) else { return };
     drop(a.cm.listen_at(&port, 4).expect("a listener"));
     let late = Endpoint::new(env, &env.b, &Setup::default());
@@ -136,7 +136,7 @@ pub(crate) fn a_port_outlives_its_listener(env: &Env) {
 
 /// A port serves one listener at a time, and cannot be connected from meanwhile.
 pub(crate) fn a_port_serves_one_at_a_time(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let Some(port) = bind(&b.cm, env.addr()) else { return };
     let listener = b.cm.listen_at(&port, 1).expect("a listener");
     let again = b.cm.listen_at(&port, 1);
@@ -154,7 +154,7 @@ pub(crate) fn port_is_free_after_drop(env: &Env) {
     let Some(mut port) = bind(&env.a.create_cm().expect("a channel"), own_addr(env)) else { return };
     let addr = port.addr();
     for active_ends in [true, false, true] {
-        let (a, b) = ends(env);
+        let (a, b) = endpoints(env);
         let listener = b.cm.listen(env.addr(), 1).expect("a listener");
         // A port belongs to a device, not to a channel.
         a.cm.connect_from(&port, &a.qp, listener.addr(), &ConnParam::default()).expect("connect");
@@ -173,7 +173,7 @@ pub(crate) fn port_is_free_after_drop(env: &Env) {
 
 /// A port of another device, even one of the same kind, is refused.
 pub(crate) fn foreign_ports_are_refused(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let Some(port) = bind(&a.cm, own_addr(env)) else { return };
     let listens = b.cm.listen_at(&port, 1);
     assert!(matches!(listens, Err(Error::Foreign { .. })), "{listens:?}");

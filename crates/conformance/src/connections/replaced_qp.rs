@@ -1,7 +1,7 @@
 //! Queue pairs that replace others under the same number ([`verbs::QpInit::reported_qp_num`]), as `IBV_QPS_RESET` of
 //! ibv_modify_qp(3) needs it.
 
-use super::connect::{ends, own_ip};
+use super::connect::{endpoints, own_ip};
 use crate::Env;
 use crate::harness::check::{Shadow, expect_failure, expect_success, pattern};
 use crate::harness::conn::{Conn, Endpoint, Setup};
@@ -58,7 +58,7 @@ fn assert_empty(env: &Env, end: &Endpoint, why: &str) {
 
 /// Completions of every kind carry the reported number; events carry the device's number.
 pub(crate) fn completions_carry_the_reported_number(env: &Env) {
-    let (mut a, mut b) = ends(env);
+    let (mut a, mut b) = endpoints(env);
     let (of_a, of_b) = (a.qp.num(), b.qp.num());
     assert_eq!((a.qp.reported_qp_num(), b.qp.reported_qp_num()), (of_a, of_b));
     for _ in 0..3 {

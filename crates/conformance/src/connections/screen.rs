@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use super::connect::{ends, rejected};
+use super::connect::{endpoints, rejected};
 use crate::Env;
 use crate::harness::check::{pattern, readable};
 use crate::harness::conn::{Conn, Endpoint, Setup};
@@ -24,7 +24,7 @@ impl FriendScreen {
         Arc::new(Self { words: words.to_vec(), seen: Mutex::default() })
     }
 
-    fn seen(&self) -> Vec<(Vec<u8>, ConnInfo)> {
+    fn screened_requests(&self) -> Vec<(Vec<u8>, ConnInfo)> {
         self.seen.lock().expect("no test panics here").clone()
     }
 }
@@ -45,13 +45,13 @@ fn connect_with(a: &Endpoint, addr: SocketAddr, private_data: &[u8]) {
 
 /// A request that passes arrives at the program, with its private data and the screen's value, which can be taken once.
 pub(crate) fn passing_request_carries_screen_value(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let screen = FriendScreen::new(b"no");
     let listener = b.cm.listen_screened(env.addr(), 1, screen.clone()).expect("a listener");
     connect_with(&a, listener.addr(), &[FRIEND, 7, 1, 2, 3]);
     let mut request = b.waiter.request(&b.cm);
     assert!(request.private_data.starts_with(&[FRIEND, 7, 1, 2, 3]));
-    let seen = screen.seen();
+    let seen = screen.screened_requests();
     assert_eq!(seen.len(), 1, "a request is screened once");
     assert_eq!((&seen[0].0, seen[0].1), (&request.private_data, request.info));
     assert_eq!((request.take_screened::<u8>(), request.take_screened::<u8>()), (Some(7), None));
@@ -63,7 +63,7 @@ pub(crate) fn passing_request_carries_screen_value(env: &Env) {
 
 /// A listener without a screen gives no value.
 pub(crate) fn without_a_screen_there_is_no_value(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     connect_with(&a, listener.addr(), &[FRIEND, 7]);
     assert_eq!(b.waiter.request(&b.cm).take_screened::<u8>(), None);
@@ -74,7 +74,7 @@ pub(crate) fn without_a_screen_there_is_no_value(env: &Env) {
 pub(crate) fn failing_request_is_rejected_without_event(env: &Env) {
     let max = env.b.attr().max_private_data as usize;
     for words in [0, 1, 20, max] {
-        let (a, b) = ends(env);
+        let (a, b) = endpoints(env);
         let screen = FriendScreen::new(&pattern(4, words));
         let listener = b.cm.listen_screened(env.addr(), 1, screen.clone()).expect("a listener");
         for said in [&b""[..], b"stranger", &[0; 9]] {
@@ -82,7 +82,7 @@ pub(crate) fn failing_request_is_rejected_without_event(env: &Env) {
             assert_eq!(rejected(&a), pattern(4, words));
             assert_eq!(a.qp.state(), QpState::Init);
         }
-        assert_eq!(screen.seen().len(), 3);
+        assert_eq!(screen.screened_requests().len(), 3);
         b.waiter.no_event(&b.cm, "the screen rejected all of them");
         assert!(readable(b.cm.fd()).is_none_or(|is| !is), "the channel is readable without an event");
         connect_with(&a, listener.addr(), &[FRIEND, 1]);
@@ -95,7 +95,7 @@ pub(crate) fn failing_request_is_rejected_without_event(env: &Env) {
 
 /// Private data that are too long are not sent; the request is rejected nevertheless.
 pub(crate) fn too_long_reject_data_is_not_sent(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let screen = FriendScreen::new(&vec![1; env.b.attr().max_private_data as usize + 1]);
     let listener = b.cm.listen_screened(env.addr(), 1, screen).expect("a listener");
     connect_with(&a, listener.addr(), b"stranger");
@@ -105,7 +105,7 @@ pub(crate) fn too_long_reject_data_is_not_sent(env: &Env) {
 /// Requests that do not pass occupy no entry of the backlog. Method: a backlog of 1, in which a passing request waits;
 /// all failing requests before and after it get the screen's private data, and the passing one is still accepted.
 pub(crate) fn rejected_requests_occupy_no_backlog(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen_screened(env.addr(), 1, FriendScreen::new(b"stranger")).expect("a listener");
     let strangers: Vec<Endpoint> = (0..32).map(|_| Endpoint::new(env, &env.a, &Setup::default())).collect();
     let refused = |some: &[Endpoint]| {

@@ -7,7 +7,7 @@ use crate::harness::conn::{Conn, Setup, connect_qps};
 use verbs::{AtomicCap, ConnParam, Error, MemoryKind, Mr, RemoteAddr, SendOp, SendWr, WcOpcode, WcStatus};
 
 /// Whether device `b` supports atomics on memory of this kind; otherwise checks that they are refused.
-fn offered(env: &Env, c: &Conn, far: &Mr) -> bool {
+fn is_supported_or_refused(env: &Env, c: &Conn, far: &Mr) -> bool {
     let attr = env.b.attr();
     let cap = if far.buf().kind() == MemoryKind::Nic { attr.atomic_cap_dm } else { attr.atomic_cap };
     if cap != AtomicCap::None {
@@ -25,20 +25,20 @@ fn offered(env: &Env, c: &Conn, far: &Mr) -> bool {
 }
 
 /// Runs `body` for every combination of memory for the result and memory with atomics for the target.
-fn everywhere(env: &Env, body: fn(&Conn, &Mr, &Mr)) {
+fn for_each_memory_kind(env: &Env, body: fn(&Conn, &Mr, &Mr)) {
     for far in 0..env.kinds(&env.b).len() {
         let probe = Conn::with_nic(env);
         let target = probe.b.regions().nth(far).expect("as many regions as kinds");
-        if offered(env, &probe, target) {
+        if is_supported_or_refused(env, &probe, target) {
             probe.a.regions().for_each(|near| body(&probe, near, target));
         }
     }
 }
 
 /// A connection if atomics on host memory are supported.
-fn on_host(env: &Env) -> Option<Conn> {
+fn connect_for_host_atomics(env: &Env) -> Option<Conn> {
     let c = Conn::new(env);
-    offered(env, &c, &c.b.host).then_some(c)
+    is_supported_or_refused(env, &c, &c.b.host).then_some(c)
 }
 
 fn cas(remote: RemoteAddr, compare: u64, swap: u64) -> SendOp {
@@ -65,7 +65,7 @@ fn atomic(c: &Conn, near: &Mr, far: &Mr, op: SendOp, old: u64, new: u64) {
 
 /// A compare-and-swap whose comparison succeeds swaps, and returns the old value.
 pub(crate) fn matching_comparison_swaps(env: &Env) {
-    everywhere(env, |c, near, far| {
+    for_each_memory_kind(env, |c, near, far| {
         for (old, new) in [(0, 1), (1 << 63, u64::MAX), (0x0102_0304_0506_0708, 0)] {
             atomic(c, near, far, cas(far.remote(64), old, new), old, new);
         }
@@ -74,7 +74,7 @@ pub(crate) fn matching_comparison_swaps(env: &Env) {
 
 /// A compare-and-swap whose comparison fails changes nothing, and returns the old value.
 pub(crate) fn failed_comparison_changes_nothing(env: &Env) {
-    everywhere(env, |c, near, far| {
+    for_each_memory_kind(env, |c, near, far| {
         for (old, compare) in [(0, 1), (1, 0), (1 << 32, 0), (0x0102_0304_0506_0708, 0x0807_0605_0403_0201)] {
             atomic(c, near, far, cas(far.remote(64), compare, 99), old, old);
         }
@@ -83,7 +83,7 @@ pub(crate) fn failed_comparison_changes_nothing(env: &Env) {
 
 /// Fetch-and-add adds 64 bits, carrying through all bits, and returns the old value.
 pub(crate) fn fetch_and_add_adds(env: &Env) {
-    everywhere(env, |c, near, far| {
+    for_each_memory_kind(env, |c, near, far| {
         for (old, plus) in [(0, 1), (5, 0), (0xffff_ffff, 1), (1, 1 << 63), (10, 10_u64.wrapping_neg())] {
             atomic(c, near, far, add(far.remote(64), plus), old, old.wrapping_add(plus));
         }
@@ -92,7 +92,7 @@ pub(crate) fn fetch_and_add_adds(env: &Env) {
 
 /// Fetch-and-add wraps around at 64 bits.
 pub(crate) fn fetch_and_add_wraps(env: &Env) {
-    everywhere(env, |c, near, far| {
+    for_each_memory_kind(env, |c, near, far| {
         atomic(c, near, far, add(far.remote(64), 1), u64::MAX, 0);
         atomic(c, near, far, add(far.remote(64), u64::MAX), 1, 0);
     });
@@ -100,7 +100,7 @@ pub(crate) fn fetch_and_add_wraps(env: &Env) {
 
 /// The first and the last word of a region are part of it.
 pub(crate) fn first_and_last_word_are_accessible(env: &Env) {
-    let Some(c) = on_host(env) else { return };
+    let Some(c) = connect_for_host_atomics(env) else { return };
     let last = c.b.host.buf().len() as u64 - 8;
     for at in [0, last] {
         let mut far = Shadow::new(&c.b.host, 1);
@@ -115,7 +115,7 @@ pub(crate) fn first_and_last_word_are_accessible(env: &Env) {
 /// A target that is not aligned to 8 bytes is an invalid request, and nothing is written (IBA 9.4.5,
 /// 9.7.4.1.6).
 pub(crate) fn unaligned_targets_are_refused(env: &Env) {
-    if on_host(env).is_none() {
+    if connect_for_host_atomics(env).is_none() {
         return;
     }
     for at in [1, 2, 4, 7, 12] {
@@ -135,7 +135,7 @@ pub(crate) fn unaligned_targets_are_refused(env: &Env) {
 
 /// The result may be stored at any alignment. (IBA 11.4.1.1 has one element.)
 pub(crate) fn result_address_may_be_unaligned(env: &Env) {
-    let Some(c) = on_host(env) else { return };
+    let Some(c) = connect_for_host_atomics(env) else { return };
     for at in [1, 3, 9, 100] {
         let mut near = Shadow::new(&c.a.host, 5);
         c.b.host.buf().write(0, &77_u64.to_ne_bytes()).expect("inside");
@@ -148,7 +148,7 @@ pub(crate) fn result_address_may_be_unaligned(env: &Env) {
 
 /// Local memory of any other length than 8 is refused: by the call or by a local error. The target is not changed.
 pub(crate) fn result_length_other_than_8_is_refused(env: &Env) {
-    if on_host(env).is_none() {
+    if connect_for_host_atomics(env).is_none() {
         return;
     }
     for len in [0, 1, 4, 7, 9, 16] {
@@ -167,7 +167,7 @@ pub(crate) fn result_length_other_than_8_is_refused(env: &Env) {
 
 /// Increments from both ends, pipelined, add up: none is lost, and every old value is returned exactly once.
 pub(crate) fn increments_from_both_ends_add_up(env: &Env) {
-    let Some(c) = on_host(env) else { return };
+    let Some(c) = connect_for_host_atomics(env) else { return };
     let target = c.b.host.remote(0);
     c.b.host.buf().fill(0);
     // b accesses its own region through a connection to itself.
@@ -192,7 +192,7 @@ pub(crate) fn increments_from_both_ends_add_up(env: &Env) {
 
 /// Pipelined atomics see each other's results, in order.
 pub(crate) fn pipelined_atomics_are_ordered(env: &Env) {
-    let Some(c) = on_host(env) else { return };
+    let Some(c) = connect_for_host_atomics(env) else { return };
     c.b.host.buf().fill(0);
     for i in 0..64 {
         c.a.post(&SendWr::new(i, cas(c.b.host.remote(8), i, i + 1), &[c.a.host.sge(i * 8, 8)]));
@@ -207,7 +207,7 @@ pub(crate) fn pipelined_atomics_are_ordered(env: &Env) {
 
 /// The processor's own atomics are atomic with those of peers if the device reports that (`AtomicCap::Global`).
 pub(crate) fn processor_atomics_mix_with_remote_atomics(env: &Env) {
-    let Some(c) = on_host(env) else { return };
+    let Some(c) = connect_for_host_atomics(env) else { return };
     if env.b.attr().atomic_cap != AtomicCap::Global {
         // Otherwise only the sum of alternating additions is guaranteed.
         assert_eq!(env.b.attr().atomic_cap, AtomicCap::Hca);
@@ -234,7 +234,7 @@ pub(crate) fn atomics_beyond_the_limit_are_held_back(env: &Env) {
         (param.initiator_depth, param.responder_resources) = (1, 1);
     }
     let c = Conn::with(env, &setup);
-    if !offered(env, &c, &c.b.host) {
+    if !is_supported_or_refused(env, &c, &c.b.host) {
         return;
     }
     c.b.host.buf().fill(0);

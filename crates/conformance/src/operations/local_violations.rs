@@ -20,23 +20,23 @@ fn writes_locally(op: SendOp) -> bool {
 }
 
 /// The forbidden element, with the region that must stay registered meanwhile.
-type Aim = fn(&Env, &Conn) -> (Sge, Option<Mr>);
+type MakeBadSge = fn(&Env, &Conn) -> (Sge, Option<Mr>);
 
 /// Executes every operation that `which` selects on the forbidden element.
-fn violate(env: &Env, which: fn(SendOp) -> bool, aim: Aim) {
+fn expect_operations_fail(env: &Env, which: fn(SendOp) -> bool, make_bad_sge: MakeBadSge) {
     let count = operations(env, &Conn::new(env)).len();
     for index in 0..count {
         let c = Conn::new(env);
         let op = operations(env, &c)[index];
         if which(op) {
-            forbidden(env, &c, op, aim);
+            expect_operation_fails(env, &c, op, make_bad_sge);
         }
     }
 }
 
-fn forbidden(env: &Env, c: &Conn, op: SendOp, aim: Aim) {
+fn expect_operation_fails(env: &Env, c: &Conn, op: SendOp, make_bad_sge: MakeBadSge) {
     let (near, mut far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
-    let (bad, _keep) = aim(env, c);
+    let (bad, _keep) = make_bad_sge(env, c);
     let data = [c.a.host.sge(8, 8)];
     c.b.post_recv(20, &[c.b.host.sge(2000, 64)]);
     c.a.post(&SendWr::new(1, SendOp::Write(c.b.host.remote(0)), &data));
@@ -52,18 +52,20 @@ fn forbidden(env: &Env, c: &Conn, op: SendOp, aim: Aim) {
     near.check("the own memory");
 }
 
-fn every(_: SendOp) -> bool {
+fn any_operation(_: SendOp) -> bool {
     true
 }
 
 /// A key that names nothing.
 pub(crate) fn unknown_key_fails(env: &Env) {
-    violate(env, every, |_, c| (Sge { lkey: c.a.host.lkey() ^ 0x2b5a_0001, ..c.a.host.sge(0, 8) }, None));
+    expect_operations_fail(env, any_operation, |_, c| {
+        (Sge { lkey: c.a.host.lkey() ^ 0x2b5a_0001, ..c.a.host.sge(0, 8) }, None)
+    });
 }
 
 /// A key of another protection domain.
 pub(crate) fn key_of_other_domain_fails(env: &Env) {
-    violate(env, every, |env, c| {
+    expect_operations_fail(env, any_operation, |env, c| {
         let pd = c.a.device.alloc_pd().expect("another domain");
         let mr = region(env, &pd, MemoryKind::Host, 64, Access::ALL);
         (mr.sge(0, 8), Some(mr))
@@ -72,12 +74,14 @@ pub(crate) fn key_of_other_domain_fails(env: &Env) {
 
 /// One byte past the end.
 pub(crate) fn access_one_byte_past_the_end_fails(env: &Env) {
-    violate(env, every, |_, c| (c.a.host.sge(c.a.host.buf().len() as u64 - 7, 8), None));
+    expect_operations_fail(env, any_operation, |_, c| {
+        (c.a.host.sge(c.a.host.buf().len() as u64 - 7, 8), None)
+    });
 }
 
 /// One byte before the start.
 pub(crate) fn access_one_byte_before_the_start_fails(env: &Env) {
-    violate(env, every, |_, c| {
+    expect_operations_fail(env, any_operation, |_, c| {
         let mr = c.a.pd.reg_mr_range(c.a.host.buf(), 64..128, Access::LOCAL_WRITE).expect("a region");
         (mr.sge(1_u64.wrapping_neg(), 8), Some(mr))
     });
@@ -85,13 +89,17 @@ pub(crate) fn access_one_byte_before_the_start_fails(env: &Env) {
 
 /// Address plus length overflows 64 bits.
 pub(crate) fn overflowing_address_fails(env: &Env) {
-    violate(env, every, |_, c| (Sge { addr: u64::MAX - 3, ..c.a.host.sge(0, 8) }, None));
-    violate(env, every, |_, c| (Sge { addr: u64::MAX - 7, ..c.a.host.sge(0, 8) }, None));
+    expect_operations_fail(env, any_operation, |_, c| {
+        (Sge { addr: u64::MAX - 3, ..c.a.host.sge(0, 8) }, None)
+    });
+    expect_operations_fail(env, any_operation, |_, c| {
+        (Sge { addr: u64::MAX - 7, ..c.a.host.sge(0, 8) }, None)
+    });
 }
 
 /// A region that was deregistered.
 pub(crate) fn deregistered_region_fails(env: &Env) {
-    violate(env, every, |_, c| {
+    expect_operations_fail(env, any_operation, |_, c| {
         let mr = c.a.pd.reg_mr(c.a.host.buf(), Access::ALL & c.a.host.access()).expect("a region");
         let sge = mr.sge(0, 8);
         mr.dereg().expect("no request uses it");
@@ -101,7 +109,7 @@ pub(crate) fn deregistered_region_fails(env: &Env) {
 
 /// Results of reads and atomics need local write access (IBA 10.6.3.1).
 pub(crate) fn results_need_local_write(env: &Env) {
-    violate(env, writes_locally, |_, c| {
+    expect_operations_fail(env, writes_locally, |_, c| {
         let mr = c.a.pd.reg_mr(c.a.host.buf(), Access::REMOTE_READ).expect("a region that is not writable");
         (mr.sge(0, 8), Some(mr))
     });
@@ -138,10 +146,10 @@ pub(crate) fn request_with_one_bad_piece_fails(env: &Env) {
 
 /// A receive into forbidden memory fails with a protection error, the sender with a remote operation error (IBA 9.9.3:
 /// the responder's own fault), and nothing is written.
-fn bad_receive(env: &Env, aim: Aim) {
+fn bad_receive(env: &Env, make_bad_sge: MakeBadSge) {
     let c = Conn::new(env);
     let far = Shadow::new(&c.b.host, 2);
-    let (bad, _keep) = aim(env, &c);
+    let (bad, _keep) = make_bad_sge(env, &c);
     c.b.post_recv(1, &[bad]);
     c.b.post_recv(2, &[c.b.host.sge(0, 64)]);
     c.a.post(&SendWr::new(3, SendOp::Send, &[c.a.host.sge(0, 8)]));

@@ -6,7 +6,7 @@ use crate::harness::conn::Conn;
 use verbs::{QpState, RemoteAddr, SendOp, SendWr, Wc, WcOpcode, WcStatus};
 
 /// A request that will fail at the peer.
-fn forbidden(c: &Conn) -> SendOp {
+fn write_with_bad_rkey(c: &Conn) -> SendOp {
     SendOp::Write(RemoteAddr { rkey: c.b.host.rkey() ^ 0x2b5a_0001, ..c.b.host.remote(0) })
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn unsignaled_requests_are_flushed_with_entries(env: &Env) {
     c.a.post(&SendWr::new(1, good, &data).unsignaled());
     c.a.post(&SendWr::new(2, good, &data));
     c.a.post(&SendWr::new(3, good, &data).unsignaled());
-    c.a.post(&SendWr::new(4, forbidden(&c), &data).unsignaled());
+    c.a.post(&SendWr::new(4, write_with_bad_rkey(&c), &data).unsignaled());
     for i in 5..10 {
         let wr = SendWr::new(i, good, &data);
         c.a.post(&if i % 2 == 0 { wr } else { wr.unsignaled() });
@@ -105,7 +105,7 @@ pub(crate) fn posting_in_error_flushes(env: &Env) {
 
 /// A queue pair that never connected can be moved to the error state; its receives are flushed.
 pub(crate) fn to_error_flushes_unconnected_queue_pair(env: &Env) {
-    let (a, _) = crate::connections::connect::ends(env);
+    let (a, _) = crate::connections::connect::endpoints(env);
     for i in 0..3 {
         a.post_recv(i, &[a.host.sge(0, 8)]);
     }
@@ -143,7 +143,7 @@ pub(crate) fn failed_completion_names_request_and_queue_pair(env: &Env) {
 /// Send and receive completions on one shared queue: each kind in its own order, none lost.
 pub(crate) fn sends_and_receives_share_a_completion_queue(env: &Env) {
     let setup = crate::harness::conn::Setup::default();
-    let mut ends = crate::connections::connect::ends(env);
+    let mut ends = crate::connections::connect::endpoints(env);
     for end in [&mut ends.0, &mut ends.1] {
         let init = verbs::QpInit::new(&end.send_cq).cap(end.qp.init().cap);
         end.qp = end.pd.create_qp(&init).expect("a queue pair on one queue");

@@ -186,7 +186,7 @@ impl Batch<'_> {
 }
 
 /// Runs `batches` batches from a seed.
-fn walk(env: &Env, seed: u64, batches: u64) {
+fn run_batches(env: &Env, seed: u64, batches: u64) {
     let c = Conn::with(env, &crate::harness::conn::Setup { len: TOTAL, ..Default::default() });
     let mut rng = Rng::new(seed);
     let mut models: Vec<Model> = vec![pattern(seed, TOTAL), pattern(seed + 1, TOTAL)];
@@ -231,25 +231,25 @@ fn walk(env: &Env, seed: u64, batches: u64) {
 }
 
 /// Prints the seed when the test fails.
-fn announced(env: &Env, seed: u64, batches: u64) {
-    struct Announce(u64);
-    impl Drop for Announce {
+fn run_with_seed(env: &Env, seed: u64, batches: u64) {
+    struct PrintSeedOnPanic(u64);
+    impl Drop for PrintSeedOnPanic {
         fn drop(&mut self) {
             if std::thread::panicking() {
-                eprintln!("the random walk failed with seed {}", self.0);
+                eprintln!("the random sequence failed with seed {}", self.0);
             }
         }
     }
-    let _announce = Announce(seed);
-    walk(env, seed, batches);
+    let _print_seed = PrintSeedOnPanic(seed);
+    run_batches(env, seed, batches);
 }
 
 /// One long sequence: about 4,000 operations.
 pub(crate) fn one_long_random_sequence(env: &Env) {
-    announced(env, 20_260_101, 500);
+    run_with_seed(env, 20_260_101, 500);
 }
 
 /// Many short sequences from different seeds, each on its own connection.
 pub(crate) fn many_short_random_sequences(env: &Env) {
-    (0..40).for_each(|seed| announced(env, seed, 12));
+    (0..40).for_each(|seed| run_with_seed(env, seed, 12));
 }

@@ -209,7 +209,7 @@ pub(crate) fn empty_pieces_are_not_checked(env: &Env) {
 }
 
 /// An element whose key names nothing.
-fn nonsense(length: u32) -> Sge {
+fn sge_with_bad_lkey(length: u32) -> Sge {
     Sge { addr: u64::MAX - 4096, length, lkey: 0xdead_beef }
 }
 
@@ -228,7 +228,9 @@ pub(crate) fn send_empty_pieces_ignore_bad_lkey(env: &Env) {
         SendOp::Read(remote),
     ];
     for (op, id) in ops.into_iter().zip(0..) {
-        for pieces in [[nonsense(0), c.a.host.sge(64, 8)], [c.a.host.sge(64, 8), nonsense(0)]] {
+        for pieces in
+            [[sge_with_bad_lkey(0), c.a.host.sge(64, 8)], [c.a.host.sge(64, 8), sge_with_bad_lkey(0)]]
+        {
             let needs_receive = !matches!(op, SendOp::Write(_) | SendOp::Read(_));
             if needs_receive {
                 c.b.post_recv(id, &[c.b.host.sge(1000, 64)]);
@@ -248,7 +250,7 @@ pub(crate) fn recv_zero_bytes_ignores_bad_lkey(env: &Env) {
     let c = Conn::new(env);
     let spare = c.b.pd.reg_mr(c.b.host.buf(), c.b.host.access()).expect("a region to invalidate");
     for (op, id) in [SendOp::Send, SendOp::SendImm(7), SendOp::SendInv(spare.rkey())].into_iter().zip(0..) {
-        c.b.post_recv(id, &[nonsense(64)]);
+        c.b.post_recv(id, &[sge_with_bad_lkey(64)]);
         c.a.post(&SendWr::new(10 + id, op, &[]));
         assert_eq!(expect_success(c.b.next_received(), id, WcOpcode::Recv).byte_len, 0);
         expect_success(c.a.next_sent(), 10 + id, WcOpcode::Send);
@@ -284,7 +286,7 @@ pub(crate) fn recv_pieces_behind_the_end_ignore_bad_lkey(env: &Env) {
     let near = Shadow::new(&c.a.host, 3);
     for (len, room) in [(1, 64), (8, 8), (64, 64), (100, 101), (5000, 5000), (9000, 10_000)] {
         let mut far = Shadow::new(&c.b.host, 4);
-        c.b.post_recv(1, &[c.b.host.sge(16, room), nonsense(64)]);
+        c.b.post_recv(1, &[c.b.host.sge(16, room), sge_with_bad_lkey(64)]);
         c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, len)]));
         assert_eq!(expect_success(c.b.next_received(), 1, WcOpcode::Recv).byte_len, len);
         expect_success(c.a.next_sent(), 2, WcOpcode::Send);
@@ -302,7 +304,7 @@ pub(crate) fn recv_one_byte_into_bad_lkey_fails(env: &Env) {
     for room in [8, 64, 5000] {
         let c = Conn::new(env);
         let far = Shadow::new(&c.b.host, 4);
-        c.b.post_recv(1, &[c.b.host.sge(16, room), nonsense(64)]);
+        c.b.post_recv(1, &[c.b.host.sge(16, room), sge_with_bad_lkey(64)]);
         c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, room + 1)]));
         expect_failure(c.b.next_received(), 1, WcStatus::LocProtErr);
         expect_failure(c.a.next_sent(), 2, WcStatus::RemOpErr);

@@ -6,12 +6,12 @@ use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use verbs::{CompChannel, Cq, Error, QpInit, SendFlags, SendOp, SendWr};
 
 /// A connection whose receive queue at `b` reports to a channel.
-struct Watched {
+struct NotifiedConn {
     c: Conn,
     channel: CompChannel,
 }
 
-fn watched(env: &Env) -> Option<Watched> {
+fn connect_with_channel(env: &Env) -> Option<NotifiedConn> {
     let setup = Setup::default();
     let channel = channel(env)?;
     let (a, mut b) = (Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup));
@@ -22,7 +22,7 @@ fn watched(env: &Env) -> Option<Watched> {
     for i in 0..64 {
         b.post_recv(i, &[b.host.sge(0, 64)]);
     }
-    Some(Watched { c: Conn { a, b }, channel })
+    Some(NotifiedConn { c: Conn { a, b }, channel })
 }
 
 /// A channel of device `b`, or `None` if the device reports that it has none.
@@ -36,7 +36,7 @@ fn channel(env: &Env) -> Option<CompChannel> {
     }
 }
 
-impl Watched {
+impl NotifiedConn {
     fn send(&self, flags: SendFlags) {
         let a = &self.c.a;
         a.post(&SendWr::new(1, SendOp::Send, &[a.host.sge(0, 8)]).with(flags));
@@ -75,7 +75,7 @@ impl Watched {
 
 /// Arming once yields one event, however many completions arrive.
 pub(crate) fn one_event_per_arming(env: &Env) {
-    let Some(w) = watched(env) else { return };
+    let Some(w) = connect_with_channel(env) else { return };
     for _ in 0..3 {
         w.arm(false);
         (0..5).for_each(|_| w.send(SendFlags::empty()));
@@ -87,7 +87,7 @@ pub(crate) fn one_event_per_arming(env: &Env) {
 
 /// Without arming there is no event.
 pub(crate) fn no_event_without_arming(env: &Env) {
-    let Some(w) = watched(env) else { return };
+    let Some(w) = connect_with_channel(env) else { return };
     w.send(SendFlags::SOLICITED);
     w.expect_received(1);
     w.no_event("never armed");
@@ -95,7 +95,7 @@ pub(crate) fn no_event_without_arming(env: &Env) {
 
 /// Completions pending when the queue is armed cause no event; the next one does.
 pub(crate) fn pending_completions_cause_no_event(env: &Env) {
-    let Some(w) = watched(env) else { return };
+    let Some(w) = connect_with_channel(env) else { return };
     w.send(SendFlags::empty());
     // The receive completes independently of the send: waits until it has.
     env.waiter.no_completion(&w.c.b.send_cq, "nothing was sent from here");
@@ -108,7 +108,7 @@ pub(crate) fn pending_completions_cause_no_event(env: &Env) {
 
 /// Armed for solicited completions, others cause no event (IBA 11.4.2.2).
 pub(crate) fn arm_solicited_ignores_other_completions(env: &Env) {
-    let Some(w) = watched(env) else { return };
+    let Some(w) = connect_with_channel(env) else { return };
     w.arm(true);
     w.send(SendFlags::empty());
     w.send(SendFlags::empty());
@@ -121,7 +121,7 @@ pub(crate) fn arm_solicited_ignores_other_completions(env: &Env) {
 
 /// Arming for any completion includes solicited ones, and overrides earlier arming for solicited ones only.
 pub(crate) fn arm_any_overrides_arm_solicited(env: &Env) {
-    let Some(w) = watched(env) else { return };
+    let Some(w) = connect_with_channel(env) else { return };
     w.arm(false);
     w.send(SendFlags::SOLICITED);
     w.event();
@@ -136,7 +136,7 @@ pub(crate) fn arm_any_overrides_arm_solicited(env: &Env) {
 
 /// A write with immediate data can be solicited.
 pub(crate) fn writes_with_immediate_are_solicited(env: &Env) {
-    let Some(w) = watched(env) else { return };
+    let Some(w) = connect_with_channel(env) else { return };
     w.arm(true);
     let (a, b) = (&w.c.a, &w.c.b);
     let data = [a.host.sge(0, 8)];
@@ -147,7 +147,7 @@ pub(crate) fn writes_with_immediate_are_solicited(env: &Env) {
 
 /// Failed completions count as solicited (IBA 11.4.2.2).
 pub(crate) fn failures_count_as_solicited(env: &Env) {
-    let Some(w) = watched(env) else { return };
+    let Some(w) = connect_with_channel(env) else { return };
     w.arm(true);
     w.c.b.qp.to_error();
     w.event();
@@ -157,7 +157,7 @@ pub(crate) fn failures_count_as_solicited(env: &Env) {
 
 /// The descriptor is readable exactly while an event is pending.
 pub(crate) fn the_descriptor_is_readable(env: &Env) {
-    let Some(w) = watched(env) else { return };
+    let Some(w) = connect_with_channel(env) else { return };
     let Some(before) = w.readable() else {
         return assert_eq!(env.b.host().clock(), host::ClockKind::Virtual);
     };
@@ -224,7 +224,7 @@ pub(crate) fn send_completions_notify(env: &Env) {
 
 /// The loop of the manual page: arm, poll until empty, sleep. No message is missed.
 pub(crate) fn arm_poll_sleep_misses_nothing(env: &Env) {
-    let Some(w) = watched(env) else { return };
+    let Some(w) = connect_with_channel(env) else { return };
     let mut seen = 0;
     w.arm(false);
     for sent in 1..=60 {
@@ -244,7 +244,7 @@ pub(crate) fn arm_poll_sleep_misses_nothing(env: &Env) {
 /// the device does not support the flag, posting is refused and leaves no trace, and a list reports how far it was
 /// posted.
 pub(crate) fn notifying_writes_complete_as_writes(env: &Env) {
-    let Some(w) = watched(env) else { return };
+    let Some(w) = connect_with_channel(env) else { return };
     let (a, b) = (&w.c.a, &w.c.b);
     w.arm(false);
     let sge = [a.host.sge(0, 64)];
@@ -270,7 +270,7 @@ pub(crate) fn notifying_writes_complete_as_writes(env: &Env) {
 }
 
 /// Makes a peer's request fail at `b`: `b` gets an asynchronous event.
-fn violate(c: &Conn) {
+fn fail_request_of_peer(c: &Conn) {
     let mut remote = c.b.host.remote(0);
     remote.rkey ^= 0x55;
     c.a.post(&SendWr::new(1, SendOp::Write(remote), &[c.a.host.sge(0, 8)]));
@@ -281,7 +281,7 @@ fn violate(c: &Conn) {
 pub(crate) fn asynchronous_events_can_be_awaited(env: &Env) {
     let c = Conn::new(env);
     assert!(matches!(env.b.get_async_event(env.waiter.short_time()), Err(Error::TimedOut { .. })));
-    violate(&c);
+    fail_request_of_peer(&c);
     let event = env.b.get_async_event(env.waiter.deadline());
     assert_eq!(event, Ok(verbs::AsyncEvent::QpAccessError { qp_num: c.b.qp.num() }));
 }
@@ -293,7 +293,7 @@ pub(crate) fn the_asynchronous_descriptor_is_readable(env: &Env) {
         return;
     }
     assert_eq!(readable(env.b.async_fd()), Some(false), "nothing has happened");
-    violate(&c);
+    fail_request_of_peer(&c);
     env.waiter.until("readable descriptor", || (readable(env.b.async_fd()) == Some(true)).then_some(()));
     assert!(env.b.poll_async_event().is_some());
     assert_eq!(readable(env.b.async_fd()), Some(false), "it has been taken");

@@ -1,14 +1,14 @@
 //! Allowed calls in each state of a queue pair (IBA 10.3.1).
 
 use crate::Env;
-use crate::connections::connect::ends;
+use crate::connections::connect::endpoints;
 use crate::harness::check::expect_success;
 use crate::harness::conn::{Conn, Setup, connect};
 use verbs::{ConnParam, Error, QpState, SendOp, SendWr, WcOpcode};
 
 /// A new queue pair is in `Init`: receives may be posted, sends may not.
 pub(crate) fn init_takes_receives_only(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     assert_eq!(a.qp.state(), QpState::Init);
     a.post_recv(1, &[a.host.sge(0, 64)]);
     let refusal = a.qp.post_send(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
@@ -21,7 +21,7 @@ pub(crate) fn init_takes_receives_only(env: &Env) {
 
 /// Nothing may be sent while the connection is being established.
 pub(crate) fn send_while_connecting_is_refused(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
     let request = b.waiter.request(&b.cm);
@@ -48,7 +48,7 @@ pub(crate) fn connecting_twice_is_refused(env: &Env) {
 /// A queue pair that is connecting cannot be connected again. (Its state may still be `Init`, which would make a
 /// confusing `WrongState`; an error with another text is allowed.)
 pub(crate) fn connecting_while_connecting_is_refused(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 2).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
     let refusal = a.cm.connect(&a.qp, listener.addr(), &ConnParam::default());
@@ -62,7 +62,7 @@ pub(crate) fn connecting_while_connecting_is_refused(env: &Env) {
 /// A connected queue pair cannot accept; the request is rejected.
 pub(crate) fn accepting_twice_is_refused(env: &Env) {
     let c = Conn::new(env);
-    let (late, _) = ends(env);
+    let (late, _) = endpoints(env);
     let listener = c.b.cm.listen(env.addr(), 1).expect("a listener");
     late.cm.connect(&late.qp, listener.addr(), &ConnParam::default()).expect("connect");
     let refusal = c.b.cm.accept(c.b.waiter.request(&c.b.cm), &c.b.qp, &ConnParam::default());
@@ -74,7 +74,7 @@ pub(crate) fn accepting_twice_is_refused(env: &Env) {
 
 /// A failed queue pair can neither connect nor accept.
 pub(crate) fn failed_queue_pair_cannot_connect_or_accept(env: &Env) {
-    let (a, b) = ends(env);
+    let (a, b) = endpoints(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     let failed = a.another_qp();
     failed.to_error();

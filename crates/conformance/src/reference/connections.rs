@@ -100,7 +100,7 @@ impl CmObject {
             Err(words) => {
                 state.requests.insert(number, request);
                 drop(state);
-                answer(&self.world, number, |pair| Event::Rejected(pair, words));
+                finish_request(&self.world, number, |pair| Event::Rejected(pair, words));
                 return Ok(());
             }
         }
@@ -110,7 +110,7 @@ impl CmObject {
             let (world, timeout) = (self.world.clone(), param.timeout);
             std::thread::spawn(move || {
                 std::thread::sleep(timeout.to_std());
-                answer(&world, number, |pair| Event::Failed(pair, CmFailure::TimedOut));
+                finish_request(&world, number, |pair| Event::Failed(pair, CmFailure::TimedOut));
             });
         }
         Ok(())
@@ -226,7 +226,7 @@ impl Request {
 }
 
 /// Ends a request that is still unanswered, with an event for its queue pair.
-fn answer(world: &World, number: u32, event: impl FnOnce(u32) -> Event) {
+fn finish_request(world: &World, number: u32, event: impl FnOnce(u32) -> Event) {
     let mut state = world.lock();
     let Some(request) = state.requests.remove(&number) else { return };
     if let Some(pair) = state.pairs.get_mut(&request.pair) {
@@ -283,7 +283,7 @@ impl Drop for ListenerObject {
         }
         drop(state);
         for number in waiting {
-            answer(&self.world, number, |pair| Event::Rejected(pair, Vec::new()));
+            finish_request(&self.world, number, |pair| Event::Rejected(pair, Vec::new()));
         }
     }
 }
@@ -335,7 +335,7 @@ impl RequestOps for RequestObject {
     fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()> {
         let fits = Error::check_limit("bytes", private_data.len() as u64, MAX_PRIVATE_DATA);
         let data = if fits.is_ok() { private_data.to_vec() } else { Vec::new() };
-        answer(&self.world, self.number, |pair| Event::Rejected(pair, data));
+        finish_request(&self.world, self.number, |pair| Event::Rejected(pair, data));
         fits
     }
 }

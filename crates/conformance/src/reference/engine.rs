@@ -110,7 +110,7 @@ impl State {
         }
         if let Some(Some(Some((buf, offset)))) = &target {
             let room = bytes.len().min(buf.len() - offset);
-            if place(buf, *offset, &bytes[..room]).is_err() {
+            if write_last_byte_last(buf, *offset, &bytes[..room]).is_err() {
                 return Outcome::Forbidden(WcStatus::RemAccessErr);
             }
         }
@@ -304,7 +304,7 @@ impl State {
         for sge in used(sges, len) {
             let (now, later) = rest.split_at(sge.length as usize);
             let (buf, offset) = self.local(domain, &sge, Access::LOCAL_WRITE).expect("checked");
-            if place(&buf, offset, now).is_err() {
+            if write_last_byte_last(&buf, offset, now).is_err() {
                 return false;
             }
             rest = later;
@@ -408,7 +408,7 @@ fn used(sges: &[Sge], len: u64) -> impl Iterator<Item = Sge> {
 }
 
 /// Writes the last byte last, as pollers of that byte take it as the sign that all bytes have arrived.
-fn place(buf: &Buf, offset: usize, bytes: &[u8]) -> verbs::Result<()> {
+fn write_last_byte_last(buf: &Buf, offset: usize, bytes: &[u8]) -> verbs::Result<()> {
     let Some((last, rest)) = bytes.split_last() else { return Ok(()) };
     buf.write(offset, rest)?;
     fence(Ordering::Release);

@@ -16,19 +16,19 @@ pub(super) const CAP: FirmwareCap =
     FirmwareCap { max_command: 256, max_header: 128, max_payload: 1 << 30, max_waiting: 64 };
 
 /// A loaded program.
-pub(super) struct Loaded {
+pub(super) struct LoadedProgram {
     device: usize,
     domain: u32,
     /// Taken out while it runs.
     firmware: Option<Box<dyn Firmware>>,
-    waiting: VecDeque<Work>,
+    waiting: VecDeque<ProgramWork>,
     /// It has requested a turn that is still pending.
     wants_turn: bool,
     wakeup: Arc<EventCount>,
 }
 
 /// Pending work of a program.
-enum Work {
+enum ProgramWork {
     Command(Vec<u8>),
     Message { from: SocketAddr, header: Vec<u8>, payload: Vec<u8> },
     Turn,
@@ -75,14 +75,15 @@ impl State {
             });
         }
         let (waiting, wakeup) = (VecDeque::new(), Arc::new(EventCount::new()));
-        let loaded = Loaded { device, domain, firmware: Some(firmware), waiting, wants_turn: false, wakeup };
+        let loaded =
+            LoadedProgram { device, domain, firmware: Some(firmware), waiting, wants_turn: false, wakeup };
         self.programs.insert(addr, loaded);
         Ok(addr)
     }
 
     /// The next program, in turn, that has pending work and is not running; of one NIC, or of all.
     fn next_program(&self, of: Option<usize>) -> Option<SocketAddr> {
-        let can = |program: &Loaded| {
+        let can = |program: &LoadedProgram| {
             of.is_none_or(|device| program.device == device)
                 && program.firmware.is_some()
                 && !program.waiting.is_empty()
@@ -114,16 +115,16 @@ impl World {
         let (Some(work), Some(mut firmware)) = (program.waiting.pop_front(), program.firmware.take()) else {
             return false;
         };
-        program.wants_turn &= !matches!(work, Work::Turn);
+        program.wants_turn &= !matches!(work, ProgramWork::Turn);
         drop(state);
         let mut context = CallContext { world: self, at, domain, payload: &[] };
         match &work {
-            Work::Command(command) => firmware.on_command(&mut context, command),
-            Work::Message { from, header, payload } => {
+            ProgramWork::Command(command) => firmware.on_command(&mut context, command),
+            ProgramWork::Message { from, header, payload } => {
                 let message = Message { from: *from, header, payload_len: payload.len() as u64 };
                 firmware.on_message(&mut CallContext { payload, ..context }, &message);
             }
-            Work::Turn => firmware.on_turn(&mut context),
+            ProgramWork::Turn => firmware.on_turn(&mut context),
         }
         // The thread that unloads a program waits for this.
         self.lock().programs.entry(at).and_modify(|program| program.firmware = Some(firmware));
@@ -164,7 +165,7 @@ impl NicCtx for CallContext<'_> {
         let mut state = self.state();
         let Some(program) = state.programs.get_mut(&self.at) else { return };
         if !std::mem::replace(&mut program.wants_turn, true) {
-            program.waiting.push_back(Work::Turn);
+            program.waiting.push_back(ProgramWork::Turn);
         }
     }
 
@@ -180,7 +181,7 @@ impl NicCtx for CallContext<'_> {
         if target.waiting.len() >= CAP.max_waiting as usize {
             return Err(Error::QueueFull { queue: "target's message", depth: CAP.max_waiting });
         }
-        target.waiting.push_back(Work::Message { from: self.at, header: header.to_vec(), payload });
+        target.waiting.push_back(ProgramWork::Message { from: self.at, header: header.to_vec(), payload });
         drop(state);
         self.world.host.signal();
         Ok(())
@@ -268,7 +269,7 @@ impl ProgramOps for ProgramObject {
     fn command(&self, command: &[u8]) -> Result<()> {
         let mut state = self.world.lock();
         let program = state.programs.get_mut(&self.addr).expect("this program");
-        program.waiting.push_back(Work::Command(command.to_vec()));
+        program.waiting.push_back(ProgramWork::Command(command.to_vec()));
         drop(state);
         self.world.run_programs();
         Ok(())

@@ -28,7 +28,7 @@ use verbs::DmAccess;
 struct Reference(Fault);
 
 /// The reference NIC in virtual time, as far as it supports that: the programs that it runs.
-struct Virtual;
+struct ReferenceInVirtualTime;
 
 /// The reference NIC with NIC memory that is accessed by copies only.
 struct CopyOnly;
@@ -53,7 +53,7 @@ impl Fixture for CopyOnly {
     }
 }
 
-impl Fixture for Virtual {
+impl Fixture for ReferenceInVirtualTime {
     fn run(&self, body: Body) {
         let mut world = world::World::new(world::Config::default());
         let node = world.add_node("host");
@@ -69,7 +69,7 @@ impl Fixture for Virtual {
 #[test]
 fn programs_run_in_virtual_time() {
     let of_programs = super::all().iter().filter(|test| test.group == "firmware");
-    assert!(of_programs.inspect(|test| test.run(&Virtual)).count() > 0);
+    assert!(of_programs.inspect(|test| test.run(&ReferenceInVirtualTime)).count() > 0);
 }
 
 mod suite {

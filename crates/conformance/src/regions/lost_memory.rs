@@ -62,14 +62,14 @@ impl Memory {
     }
 
     /// Makes all of it inaccessible.
-    fn lose(&self, loss: Loss) {
+    fn make_inaccessible(&self, loss: Loss) {
         self.protect(
             0,
             LEN,
             match loss {
                 Loss::Closed => MprotectFlags::empty(),
                 Loss::ReadOnly => MprotectFlags::READ,
-                Loss::Truncated => return ftruncate(&self.file, 0).expect("it may be cut"),
+                Loss::Truncated => return ftruncate(&self.file, 0).expect("the file can be truncated"),
             },
         );
     }
@@ -114,7 +114,7 @@ pub(crate) fn registering_checks_accessibility(env: &Env) {
     c.a.post(&SendWr::new(2, SendOp::Send, &[mr.sge(0, 64)]));
     expect_success(c.a.next_sent(), 2, WcOpcode::Send);
     expect_success(c.b.next_received(), 1, WcOpcode::Recv);
-    ftruncate(&memory.file, (10 * PAGE) as u64).expect("it may be cut");
+    ftruncate(&memory.file, (10 * PAGE) as u64).expect("the file can be truncated");
     assert!(is_refused(register(9..11, Access::LOCAL_WRITE).map(drop)), "a page behind the end of its file");
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn peer_request_to_lost_memory_fails(env: &Env) {
         for (&loss, &len) in losses.iter().flat_map(|loss| lens.iter().map(move |len| (loss, len))) {
             let (c, memory) = (Conn::with(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
             let mr = memory.register(&c.b, access);
-            memory.lose(loss);
+            memory.make_inaccessible(loss);
             c.b.post_recv(9, &[]);
             c.a.post(&SendWr::new(1, op.on(mr.remote(0)), &[c.a.host.sge(0, len)]));
             assert_lost(c.a.next_sent(), 1, WcStatus::RemAccessErr);
@@ -143,7 +143,7 @@ pub(crate) fn request_with_lost_source_fails(env: &Env) {
             for form in 0..3 {
                 let (c, memory) = (Conn::with(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
                 let mr = memory.register(&c.a, Access::empty());
-                memory.lose(loss);
+                memory.make_inaccessible(loss);
                 c.b.post_recv(9, &[c.b.host.sge(0, LEN as u32)]);
                 let op = [
                     SendOp::Send,
@@ -165,7 +165,7 @@ pub(crate) fn result_into_lost_memory_fails(env: &Env) {
             for &len in lens {
                 let (c, memory) = (Conn::with(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
                 let mr = memory.register(&c.a, Access::LOCAL_WRITE);
-                memory.lose(loss);
+                memory.make_inaccessible(loss);
                 c.a.post(&SendWr::new(1, op.on(c.b.host.remote(0)), &[mr.sge(0, len)]));
                 assert_lost(c.a.next_sent(), 1, WcStatus::LocProtErr);
             }
@@ -180,7 +180,7 @@ pub(crate) fn receive_into_lost_memory_fails(env: &Env) {
             let (c, memory) = (Conn::with(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
             let mr = memory.register(&c.b, Access::LOCAL_WRITE);
             c.b.post_recv(1, &[mr.sge(0, LEN as u32)]);
-            memory.lose(loss);
+            memory.make_inaccessible(loss);
             c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, len)]));
             assert_lost(c.b.next_received(), 1, WcStatus::LocProtErr);
             assert_lost(c.a.next_sent(), 2, WcStatus::RemOpErr);
@@ -203,7 +203,7 @@ pub(crate) fn shared_receive_into_lost_memory_fails(env: &Env) {
         let memory = Memory::new();
         let mr = memory.register(&b, Access::LOCAL_WRITE);
         srq.post_recv(&RecvWr::new(1, &[mr.sge(0, 8000)])).expect("a receive");
-        memory.lose(Loss::Closed);
+        memory.make_inaccessible(Loss::Closed);
         a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, len)]));
         assert_lost(b.next_received(), 1, WcStatus::LocProtErr);
         assert_lost(a.next_sent(), 2, WcStatus::RemOpErr);
@@ -227,7 +227,7 @@ pub(crate) fn other_connections_survive_lost_memory(env: &Env) {
 pub(crate) fn failure_flushes_later_requests(env: &Env) {
     let (c, memory) = (Conn::with(env, &Setup { cap: CAP, ..Setup::default() }), Memory::new());
     let mr = memory.register(&c.b, rights(&env.b, MemoryKind::Host));
-    memory.lose(Loss::Closed);
+    memory.make_inaccessible(Loss::Closed);
     let write = |wr_id, remote| {
         let source = [c.a.host.sge(0, 8)];
         c.a.post(&SendWr {
@@ -257,7 +257,7 @@ pub(crate) fn a_read_behind_an_answered_one_fails(env: &Env) {
     for lens in [[8, 5000], [5000, 5000], [8, 100_000]] {
         let (c, memory) = (Conn::with(env, &setup), Memory::new());
         let mr = memory.register(&c.b, rights(&env.b, MemoryKind::Host));
-        memory.lose(Loss::Closed);
+        memory.make_inaccessible(Loss::Closed);
         let sinks = [[c.a.host.sge(0, lens[0])], [c.a.host.sge(0, lens[1])]];
         let read = |wr_id, remote, sink| SendWr {
             flags: SendFlags::SIGNALED,

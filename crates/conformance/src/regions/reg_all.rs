@@ -23,7 +23,7 @@ fn all_memory(end: &Endpoint, access: Access) -> Option<ImplicitMr> {
     }
 }
 
-fn fresh(seed: u64, len: usize) -> Buf {
+fn random_buf(seed: u64, len: usize) -> Buf {
     let buf = Buf::alloc(len).expect("memory");
     buf.write(0, &pattern(seed, len)).expect("inside");
     buf
@@ -38,7 +38,7 @@ pub(crate) fn all_memory_is_local_memory(env: &Env) {
         return;
     };
     for (round, len) in [8, 96, 97, 5000].into_iter().enumerate() {
-        let (source, back, there) = (fresh(round as u64, len), fresh(9, len), fresh(8, len));
+        let (source, back, there) = (random_buf(round as u64, len), random_buf(9, len), random_buf(8, len));
         let want = pattern(round as u64, len);
         for target in c.b.regions() {
             let sge = [near.sge(source.addr(), len as u32)];
@@ -117,7 +117,7 @@ pub(crate) fn request_to_unmapped_address_fails(env: &Env) {
 
 /// Without remote rights, the region's key gives peers no access; with one right, it gives only that one.
 pub(crate) fn region_of_all_memory_grants_given_rights_only(env: &Env) {
-    let there = fresh(1, 64);
+    let there = random_buf(1, 64);
     let refused = |c: &Conn, all: &ImplicitMr, op: fn(RemoteAddr) -> SendOp| {
         c.a.post(&SendWr::new(1, op(all.remote(there.addr())), &[c.a.host.sge(0, 8)]));
         expect_failure(c.a.next_sent(), 1, WcStatus::RemAccessErr);
@@ -142,7 +142,7 @@ pub(crate) fn region_of_all_memory_grants_given_rights_only(env: &Env) {
 
 /// Its key is invalid after deregistration, for peers and for its owner.
 pub(crate) fn key_is_invalid_after_deregistration(env: &Env) {
-    let there = fresh(1, 64);
+    let there = random_buf(1, 64);
     let c = Conn::new(env);
     if let Some(all) = all_memory(&c.b, Access::ALL) {
         let remote = all.remote(there.addr());

@@ -31,7 +31,7 @@ impl Receiver {
         bytes: &[u8],
         place: impl FnOnce(u32, u64, &[u8]) -> bool,
     ) -> Option<(usize, FpduKind)> {
-        let Segment { header, opcode, payload, fpdu_len } = self.whole(bytes)?;
+        let Segment { header, opcode, payload, fpdu_len } = self.whole_segment(bytes)?;
         let Header::Tagged(header) = header else { return None };
         // A length field has 16 bits.
         let len = payload.len() as u32;
@@ -52,7 +52,7 @@ impl Receiver {
         bytes: &[u8],
         place: impl FnOnce(&[u8]) -> bool,
     ) -> Option<(usize, Received)> {
-        let Segment { header, opcode, payload, fpdu_len } = self.whole(bytes)?;
+        let Segment { header, opcode, payload, fpdu_len } = self.whole_segment(bytes)?;
         let Header::Untagged(header) = header else { return None };
         let msn = self.msn[QUEUE_SEND as usize];
         let sound = matches!(opcode, Opcode::Send | Opcode::SendSolicited)
@@ -70,7 +70,7 @@ impl Receiver {
 
     /// The FPDU at the start of `bytes`, if it is complete, its CRC is right, and the receiver is between FPDUs.
     #[inline]
-    fn whole<'a>(&self, bytes: &'a [u8]) -> Option<Segment<'a>> {
+    fn whole_segment<'a>(&self, bytes: &'a [u8]) -> Option<Segment<'a>> {
         // The first FPDU takes the normal path because it also makes this side ready.
         if self.first || !self.begins_fpdu() || self.config.crc != (self.parse_state == ParseState::Check) {
             return None;

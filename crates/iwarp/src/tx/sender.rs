@@ -168,7 +168,7 @@ impl Sender {
     }
 
     /// Reports that this side's earliest request has been answered.
-    pub fn answered(&mut self) {
+    pub fn request_answered(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
     }
 

@@ -259,12 +259,12 @@ fn reads_beyond_ord_and_fenced_operations_wait() {
     sender.post(Op { fence: true, ..op(5, send(0)) }).expect("room");
     assert_eq!((next(&mut sender).origin, next(&mut sender).origin), (Origin::Op(1), Origin::Op(2)));
     assert_eq!((sender.poll(), sender.outstanding()), (None, 2));
-    sender.answered();
+    sender.request_answered();
     assert_eq!((next(&mut sender).origin, next(&mut sender).origin), (Origin::Op(3), Origin::Op(4)));
     assert_eq!(sender.poll(), None);
-    sender.answered();
+    sender.request_answered();
     assert_eq!(sender.poll(), None);
-    sender.answered();
+    sender.request_answered();
     assert_eq!(next(&mut sender).origin, Origin::Op(5));
 }
 

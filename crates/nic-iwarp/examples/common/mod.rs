@@ -63,7 +63,7 @@ impl Options {
     }
 
     /// `patience=N`: time limit of any single step in seconds.
-    fn patience(&self) -> CliResult<Span> {
+    fn timeout(&self) -> CliResult<Span> {
         Ok(Span::from_secs(self.number("patience", PATIENCE)?))
     }
 
@@ -74,7 +74,7 @@ impl Options {
             private_data: pattern(7, self.number("pd", 0)? as usize),
             responder_resources: depth,
             initiator_depth: depth,
-            timeout: self.patience()?,
+            timeout: self.timeout()?,
             ..ConnParam::default()
         })
     }
@@ -142,7 +142,7 @@ impl Side {
     }
 
     /// Host memory that peers may read and write.
-    pub(crate) fn memory(&self, len: usize) -> CliResult<Mr> {
+    pub(crate) fn register_memory(&self, len: usize) -> CliResult<Mr> {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let buf = Buf::alloc(len).map_err(|e| e.to_string())?;
         self.pd.reg_mr(&buf, access).map_err(|e| e.to_string())
@@ -168,17 +168,17 @@ impl End<'_> {
         loop {
             match cm.get_event(self.side.deadline()).map_err(|e| e.to_string())? {
                 CmEvent::ConnectRequest(request) => {
-                    hear(&request.private_data);
+                    print_private_data(&request.private_data);
                     cm.accept(request, &self.qp, param).map_err(|e| e.to_string())?;
                 }
                 CmEvent::Established { private_data, .. } => {
                     if to.is_some() {
-                        hear(&private_data);
+                        print_private_data(&private_data);
                     }
                     return Ok(());
                 }
                 CmEvent::Rejected { private_data, .. } => {
-                    hear(&private_data);
+                    print_private_data(&private_data);
                     return Err("the peer refused the connection".into());
                 }
                 CmEvent::ConnectFailed { why, .. } => return Err(format!("no connection: {why}")),
@@ -198,13 +198,13 @@ impl End<'_> {
     pub(crate) fn wait_ok(&self, cq: &Cq, what: &str) -> CliResult<Wc> {
         match cq.wait(self.side.deadline()) {
             Ok(wc) if wc.is_ok() => Ok(wc),
-            Ok(wc) => Err(format!("{what}: {:?}; {}", wc.status, self.cause())),
+            Ok(wc) => Err(format!("{what}: {:?}; {}", wc.status, self.connection_errors())),
             Err(error) => Err(format!("{what}: {error}")),
         }
     }
 
     /// Describes why the device ended the connection; waits a moment for the event.
-    pub(crate) fn cause(&self) -> String {
+    pub(crate) fn connection_errors(&self) -> String {
         let mut said = Vec::new();
         for _ in 0..100 {
             while let Some(event) = self.side.device.poll_async_event() {
@@ -228,11 +228,11 @@ impl End<'_> {
     /// Disconnects, and waits until the connection has ended.
     pub(crate) fn disconnect(self) -> CliResult<()> {
         self.side.cm.disconnect(&self.qp).map_err(|e| e.to_string())?;
-        self.await_end()
+        self.wait_disconnected()
     }
 
     /// Waits until the peer ends the connection.
-    pub(crate) fn await_end(self) -> CliResult<()> {
+    pub(crate) fn wait_disconnected(self) -> CliResult<()> {
         loop {
             match self.side.cm.get_event(self.side.deadline()).map_err(|e| e.to_string())? {
                 CmEvent::Disconnected { .. } => return Ok(()),
@@ -244,7 +244,7 @@ impl End<'_> {
 }
 
 /// Prints the private data that the peer sent when it connected.
-fn hear(private_data: &[u8]) {
+fn print_private_data(private_data: &[u8]) {
     let wrong = (0..).zip(private_data).filter(|(at, byte)| pattern_at(7, *at) != **byte).count();
     println!("private data of {} bytes, {wrong} wrong", private_data.len());
 }

@@ -24,7 +24,7 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     /// Connects to the process at `peer` that makes the same call; `exchange` sends some bytes to it and receives as
     /// many.
-    pub(crate) fn make(
+    pub(crate) fn connect(
         config: &IwarpConfig,
         client: bool,
         at: SocketAddr,
@@ -69,25 +69,25 @@ impl Endpoint {
     }
 
     /// Sends the number of the turn; one request in 16 is signaled, and its completion is polled 16 turns later.
-    pub(crate) fn put(&self, turn: u64, op: SendOp) {
+    pub(crate) fn send_turn(&self, turn: u64, op: SendOp) {
         let bytes = turn.to_le_bytes();
         let wr = SendWr::inline(turn, op, &bytes);
         self.qp.post_send(&if turn.is_multiple_of(16) { wr } else { wr.unsignaled() }).expect("post");
         if turn.is_multiple_of(16) && turn > 16 {
-            self.reap();
+            self.wait_for_completion();
         }
         if turn == PINGS {
-            self.reap();
+            self.wait_for_completion();
         }
     }
 
-    pub(crate) fn reap(&self) {
+    pub(crate) fn wait_for_completion(&self) {
         let wc = self.cq.spin(self.host.after(Span::from_secs(10))).expect("a completion");
         assert!(wc.is_ok(), "{wc:?}");
     }
 
     /// Posts `count` writes with at most `window` outstanding, one in `every` signaled.
-    pub(crate) fn pump(&self, count: u64, window: u64, every: u64, data: &[Sge]) {
+    pub(crate) fn write_many(&self, count: u64, window: u64, every: u64, data: &[Sge]) {
         let mut done = 0;
         for number in 1..=count {
             let wr = SendWr::new(number, SendOp::Write(self.far), data);

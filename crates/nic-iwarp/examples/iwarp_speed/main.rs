@@ -63,7 +63,7 @@ fn main() {
         options.valued("at").map_or(Ipv4Addr::LOCALHOST.into(), |at| at.parse().expect("an address"));
     let addr = |text: &str| text.parse::<SocketAddr>().expect("an address and a port");
     let (mut side, child) = match (options.valued("join"), options.valued("serve")) {
-        (Some(to), _) => (Side::join(addr(to)), None),
+        (Some(to), _) => (Side::connect(addr(to)), None),
         (None, Some(on)) => (Side::serve(&TcpListener::bind(addr(on)).expect("a port")), None),
         (None, None) => {
             let listener = TcpListener::bind(SocketAddr::new(at, 0)).expect("a port");

@@ -66,7 +66,7 @@ fn read(mut socket: &TcpStream, bytes: &mut [u8]) {
 impl Side {
     /// One-way time of 8 bytes in microseconds.
     pub(crate) fn raw_pings(&mut self) -> f64 {
-        self.timed(
+        self.one_way_time(
             |side, turn| write(&side.raws[0], &turn.to_le_bytes()),
             |side, _| read(&side.raws[0], &mut [0; 8]),
         )

@@ -41,7 +41,7 @@ impl Side {
         Self::new(false, control, raw::accept(listener))
     }
 
-    pub(crate) fn join(addr: SocketAddr) -> Self {
+    pub(crate) fn connect(addr: SocketAddr) -> Self {
         let control = TcpStream::connect(addr).expect("the other side");
         Self::new(true, control, raw::connect(addr))
     }
@@ -62,11 +62,11 @@ impl Side {
     pub(crate) fn link(&mut self, config: &IwarpConfig, at: IpAddr) -> Endpoint {
         let peer = self.control.peer_addr().expect("connected").ip();
         let client = self.client;
-        Endpoint::make(config, client, SocketAddr::new(at, 0), peer, |place| self.exchange(place))
+        Endpoint::connect(config, client, SocketAddr::new(at, 0), peer, |place| self.exchange(place))
     }
 
     /// One-way time in microseconds.
-    pub(crate) fn timed(
+    pub(crate) fn one_way_time(
         &mut self,
         mut ping: impl FnMut(&mut Self, u64),
         mut pong: impl FnMut(&mut Self, u64),
@@ -92,8 +92,8 @@ impl Side {
         let word = link.near.buf().word(LARGE as usize).expect("aligned");
         word.store(0, Ordering::Release);
         let target = SendOp::Write(link.far.offset(LARGE.into()));
-        self.timed(
-            |_, turn| link.put(turn, target),
+        self.one_way_time(
+            |_, turn| link.send_turn(turn, target),
             |_, turn| {
                 let seen = || (word.load(Ordering::Acquire) == turn).then_some(());
                 host.poll("a write", host.after(Span::from_secs(10)), seen).expect("a write");
@@ -105,8 +105,8 @@ impl Side {
         let host = link.host.clone();
         let receive = || link.qp.post_recv(&RecvWr::new(7, &[link.near.sge(0, 8)])).expect("post");
         receive();
-        let us = self.timed(
-            |_, turn| link.put(turn, SendOp::Send),
+        let us = self.one_way_time(
+            |_, turn| link.send_turn(turn, SendOp::Send),
             |_, turn| {
                 let wc = link.recv_cq.spin(host.after(Span::from_secs(10))).expect("a message");
                 assert!(wc.is_ok() && wc.wr_id == 7, "{wc:?}");
@@ -128,7 +128,7 @@ impl Side {
         self.exchange([0]);
         let began = self.host.now();
         if self.client {
-            link.pump(LARGES, 8, 1, &[link.near.sge(0, LARGE)]);
+            link.write_many(LARGES, 8, 1, &[link.near.sge(0, LARGE)]);
         }
         let span = self.host.now() - began;
         self.wait_for_client(link, false);
@@ -140,7 +140,7 @@ impl Side {
         self.exchange([0]);
         let began = self.host.now();
         if self.client {
-            link.pump(PAGES, WINDOW, 16, &[link.near.sge(0, PAGE)]);
+            link.write_many(PAGES, WINDOW, 16, &[link.near.sge(0, PAGE)]);
         }
         let span = self.host.now() - began;
         self.wait_for_client(link, false);
@@ -152,7 +152,7 @@ impl Side {
         self.exchange([0]);
         let began = self.host.now();
         if self.client {
-            link.pump(SMALLS, WINDOW, 16, &[link.near.sge(0, 8)]);
+            link.write_many(SMALLS, WINDOW, 16, &[link.near.sge(0, 8)]);
         }
         let span = self.host.now() - began;
         self.wait_for_client(link, false);
@@ -188,7 +188,7 @@ impl Side {
         let began = self.host.now();
         let sges = [link.near.sge(0, 8)];
         link.qp.post_send(&SendWr::new(number, SendOp::Read(link.far), &sges)).expect("post");
-        link.reap();
+        link.wait_for_completion();
         (self.host.now() - began).as_ns_f64() / 1000.0
     }
 
@@ -200,7 +200,7 @@ impl Side {
             let bytes = 1_u64.to_le_bytes();
             let wr = SendWr::inline(0, SendOp::Write(link.far.offset(END_WORD.into())), &bytes);
             link.qp.post_send(&wr).expect("post");
-            link.reap();
+            link.wait_for_completion();
         } else if computes {
             let mut sum = 1_u64;
             while word.swap(0, Ordering::AcqRel) != 1 {

@@ -48,7 +48,7 @@ impl CompChannelOps for ChannelInner {
         }
         let queues: Vec<_> = unpoisoned(&self.queues).iter().filter_map(Weak::upgrade).collect();
         let sleepy = self.cq_events.wakeup().has_waiters();
-        queues.iter().for_each(|queue| queue.drive(sleepy));
+        queues.iter().for_each(|queue| queue.poll_connections(sleepy));
         self.cq_events.take()
     }
 

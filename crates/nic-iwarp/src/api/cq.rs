@@ -74,7 +74,7 @@ impl CqInner {
     /// Drives the connections whose completions go here. With `sleepy`, also makes sure that the NIC thread is
     /// notified of their events, because the caller is about to sleep.
     #[inline]
-    pub(crate) fn drive(&self, sleepy: bool) {
+    pub(crate) fn poll_connections(&self, sleepy: bool) {
         // Another thread is polling already.
         let Some(mut users) = self.users.try_lock() else { return };
         let count = users.list.len();
@@ -107,7 +107,7 @@ impl CqOps for CqInner {
     fn resize(&self, cqe: u32) -> Result<()> {
         self.device.shared.fork_guard.check()?;
         // Received data that nobody has polled for yet counts, too.
-        self.drive(false);
+        self.poll_connections(false);
         let too_many = || Error::Invalid(format!("more than {cqe} completions wait in the queue"));
         if self.ring.resize(cqe) { Ok(()) } else { Err(too_many()) }
     }
@@ -122,7 +122,7 @@ impl CqOps for CqInner {
         if got > 0 || wcs.is_empty() {
             return Ok(got);
         }
-        self.drive(self.ring.wakeup().has_waiters());
+        self.poll_connections(self.ring.wakeup().has_waiters());
         Ok(self.ring.take(wcs))
     }
 

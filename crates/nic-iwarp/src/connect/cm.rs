@@ -167,7 +167,7 @@ impl CmOps for CmHandle {
     }
 
     fn listen_at(&self, port: &dyn BoundAddrOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
-        let port = Port::own(port, &self.device)?;
+        let port = Port::downcast_own(port, &self.device)?;
         let (socket, listening) = port.listen(backlog)?;
         self.listener(socket, port.addr(), (backlog, None), Some(listening))
     }
@@ -179,7 +179,7 @@ impl CmOps for CmHandle {
         addr: SocketAddr,
         param: &ConnParam,
     ) -> Result<()> {
-        let port = Port::own(port, &self.device)?;
+        let port = Port::downcast_own(port, &self.device)?;
         self.begin(qp, addr, param, Some(port.source_addr()?))
     }
 

@@ -50,7 +50,7 @@ fn connect(device: &DeviceInner, outgoing: OutgoingConn) {
 fn add(device: &DeviceInner, attempt: ConnectAttempt) {
     let reactor = &device.shared.reactor;
     let id = reactor.new_id();
-    match reactor.watch(attempt.socket.as_fd(), ATTEMPT | id, attempt.phase.wanted()) {
+    match reactor.watch(attempt.socket.as_fd(), ATTEMPT | id, attempt.phase.epoll_flags()) {
         Ok(()) => device.registry.insert_attempt(id, attempt),
         Err(why) => drop(attempt.phase.into_outgoing().map(|outgoing| outgoing.fail_to_watch(&why))),
     }
@@ -92,7 +92,7 @@ pub(crate) fn on_attempt(device: &Arc<DeviceInner>, id: u64) {
 
 /// Keeps an attempt waiting for the socket event of its phase.
 fn keep_waiting(device: &DeviceInner, id: u64, socket: ForkSafeFd, deadline: Time, phase: AttemptPhase) {
-    device.shared.reactor.rewatch(socket.as_fd(), ATTEMPT | id, phase.wanted());
+    device.shared.reactor.rewatch(socket.as_fd(), ATTEMPT | id, phase.epoll_flags());
     device.registry.insert_attempt(id, ConnectAttempt { socket, deadline, phase });
 }
 

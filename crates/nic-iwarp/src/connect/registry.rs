@@ -61,7 +61,7 @@ impl AttemptPhase {
     }
 
     /// The socket events that the phase waits for.
-    pub(crate) fn wanted(&self) -> EventFlags {
+    pub(crate) fn epoll_flags(&self) -> EventFlags {
         if matches!(self, Self::Connecting(_)) { EventFlags::OUT } else { EventFlags::IN }
     }
 }

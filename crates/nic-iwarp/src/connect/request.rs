@@ -63,7 +63,7 @@ impl Drop for RequestHandle {
 }
 
 impl RequestHandle {
-    fn decline(&mut self, private_data: &[u8]) {
+    fn send_reject(&mut self, private_data: &[u8]) {
         let Some((socket, mut machine)) = self.open.take() else { return };
         // This fails if the state machine has already refused the request as incompatible.
         let _ = machine.reject(private_data);
@@ -140,7 +140,7 @@ impl RequestOps for RequestHandle {
         self.device.shared.fork_guard.check()?;
         let result = self.try_accept(cm, qp, param);
         if result.is_err() {
-            self.decline(&[]);
+            self.send_reject(&[]);
         }
         result
     }
@@ -153,7 +153,7 @@ impl RequestOps for RequestHandle {
         self.device.shared.fork_guard.check()?;
         let fits =
             Error::check_limit("bytes of private data", private_data.len() as u64, PRIVATE_DATA_MAX as u64);
-        self.decline(if fits.is_ok() { private_data } else { &[] });
+        self.send_reject(if fits.is_ok() { private_data } else { &[] });
         fits
     }
 }

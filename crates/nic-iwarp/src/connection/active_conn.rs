@@ -249,9 +249,9 @@ impl ActiveConn {
 
     /// Ensures that the next arrival is noticed.
     #[inline]
-    pub(crate) fn settle(&mut self, queues: &QpQueues) {
+    pub(crate) fn ensure_notified(&mut self, queues: &QpQueues) {
         let (rnr, blocked) = (self.receiving.is_rnr(), self.sending.is_blocked());
-        self.poll_owner.settle(self.socket.as_fd(), queues, rnr, blocked);
+        self.poll_owner.ensure_notified(self.socket.as_fd(), queues, rnr, blocked);
         if !self.poll_owner.is_listed() || self.has_next_poll {
             return;
         }

@@ -25,9 +25,9 @@ const POLLS_TO_WATCH: u32 = 8;
 /// A poller disarms the socket itself after this many polls since it was armed: some tens of microseconds of polling.
 const POLLS_TO_TAKE_OVER: u32 = 64;
 
-/// After this many polls with received data, each soon after the previous one, the pollers' epoll set mutes the
-/// socket: enough to pay for the system call.
-const POLLS_TO_MUTE: u32 = 16;
+/// After this many polls with received data, each soon after the previous one, the socket is removed from the pollers'
+/// epoll set: enough to pay for the system call.
+const POLLS_TO_LEAVE_EPOLL: u32 = 16;
 
 /// The result of the NIC thread's check of a watched connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,8 @@ pub(crate) struct PollOwner {
     listed: bool,
     /// The kernel had memory to add it to that set.
     in_epoll_set: bool,
-    /// Number of consecutive polls with received data; the socket is muted at [`POLLS_TO_MUTE`].
+    /// Number of consecutive polls with received data; the socket leaves the epoll set at
+    /// [`POLLS_TO_LEAVE_EPOLL`].
     data_streak: u32,
 }
 
@@ -71,19 +72,19 @@ impl PollOwner {
         self.listed
     }
 
-    fn polls(&self, queues: &QpQueues) -> u32 {
-        let set_polls = if self.listed { queues.shared.ready_set.polls() } else { 0 };
-        queues.polls().wrapping_add(set_polls)
+    fn poll_count(&self, queues: &QpQueues) -> u32 {
+        let set_polls = if self.listed { queues.shared.ready_set.poll_count() } else { 0 };
+        queues.poll_count().wrapping_add(set_polls)
     }
 
     fn polls_since_armed(&self, queues: &QpQueues) -> u32 {
-        self.polls(queues).wrapping_sub(self.polls_when_armed)
+        self.poll_count(queues).wrapping_sub(self.polls_when_armed)
     }
 
     /// Starts watching, because another thread polls.
-    fn watch(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues) {
+    fn start_watching(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues) {
         self.watched = true;
-        self.polls_when_checked = self.polls(queues);
+        self.polls_when_checked = self.poll_count(queues);
         queues.shared.reactor.disarm(socket);
         queues.note_watched();
     }
@@ -93,7 +94,7 @@ impl PollOwner {
     pub(crate) fn on_poll(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues) {
         if !self.watched && self.polls_since_armed(queues) >= POLLS_TO_TAKE_OVER {
             self.armed = None;
-            self.watch(socket, queues);
+            self.start_watching(socket, queues);
             queues.shared.reactor.ask_to_watch(queues.num);
         }
     }
@@ -104,7 +105,7 @@ impl PollOwner {
         let starts =
             !self.watched && self.polls_since_armed(queues) >= POLLS_TO_WATCH && !queues.has_sleeper();
         if starts {
-            self.watch(socket, queues);
+            self.start_watching(socket, queues);
             // A thread that went to sleep in between has found nothing to hand over.
             self.watched = !queues.has_sleeper();
         }
@@ -116,7 +117,7 @@ impl PollOwner {
         if !self.watched {
             return PollCheck::Unwatched;
         }
-        let polls = self.polls(queues);
+        let polls = self.poll_count(queues);
         if std::mem::replace(&mut self.polls_when_checked, polls) != polls {
             return PollCheck::Polled;
         }
@@ -133,7 +134,13 @@ impl PollOwner {
     /// (`rnr`), so it would miss the peer's close: the NIC thread is then notified of it. If the connection waits for
     /// room to send (`blocked`), the thread is notified of that.
     #[inline]
-    pub(crate) fn settle(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues, rnr: bool, blocked: bool) {
+    pub(crate) fn ensure_notified(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        queues: &QpQueues,
+        rnr: bool,
+        blocked: bool,
+    ) {
         let reactor = &queues.shared.reactor;
         if !self.listed && queues.shared.has_many_connections() {
             self.listed = true;
@@ -150,7 +157,7 @@ impl PollOwner {
         wanted.set(EventFlags::OUT, blocked);
         if self.armed != Some(wanted) {
             self.armed = Some(wanted);
-            self.polls_when_armed = self.polls(queues);
+            self.polls_when_armed = self.poll_count(queues);
             reactor.arm(socket, queues.num, wanted);
         }
     }
@@ -158,10 +165,10 @@ impl PollOwner {
     /// A poll received data, and the next polls include this connection, too.
     #[inline]
     pub(crate) fn on_poll_data(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues) {
-        if self.in_epoll_set && self.data_streak < POLLS_TO_MUTE {
+        if self.in_epoll_set && self.data_streak < POLLS_TO_LEAVE_EPOLL {
             self.data_streak += 1;
-            if self.data_streak == POLLS_TO_MUTE {
-                queues.shared.ready_set.mute(socket);
+            if self.data_streak == POLLS_TO_LEAVE_EPOLL {
+                queues.shared.ready_set.remove_from_epoll(socket);
             }
         }
     }
@@ -170,7 +177,7 @@ impl PollOwner {
     #[inline]
     pub(crate) fn on_poll_idle(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues) {
         let data_streak = std::mem::take(&mut self.data_streak);
-        if data_streak == POLLS_TO_MUTE && !queues.shared.ready_set.unmute(socket, queues.num) {
+        if data_streak == POLLS_TO_LEAVE_EPOLL && !queues.shared.ready_set.add_to_epoll(socket, queues.num) {
             self.in_epoll_set = false;
             queues.shared.ready_set.remove(socket);
         }
@@ -227,7 +234,7 @@ mod tests {
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().expect("sockets");
         for sleeps in [false, true, false] {
             let mut poll_owner = PollOwner::default();
-            poll_owner.settle(socket.as_fd(), &queues, false, false);
+            poll_owner.ensure_notified(socket.as_fd(), &queues, false, false);
             (0..POLLS_TO_TAKE_OVER - 1).for_each(|_| queues.count_poll());
             poll_owner.on_poll(socket.as_fd(), &queues);
             if sleeps {
@@ -235,7 +242,7 @@ mod tests {
                 assert!(!poll_owner.hand_over(), "the socket is armed");
             }
             assert_eq!(poll_owner.on_event(socket.as_fd(), &queues), !sleeps);
-            poll_owner.settle(socket.as_fd(), &queues, false, false);
+            poll_owner.ensure_notified(socket.as_fd(), &queues, false, false);
             assert_eq!(poll_owner.armed.is_some(), sleeps, "the socket is armed unless a thread polls");
             if sleeps {
                 ring.wakeup().finish_wait();

@@ -52,7 +52,7 @@ impl QpConn {
         let Some(active) = &mut self.active else { return };
         queues.mark_in_use();
         let end = match body(active) {
-            Ok(()) => return active.settle(queues),
+            Ok(()) => return active.ensure_notified(queues),
             // The reason may still be in the data received before the end.
             Err(EndReason::Broken(errno)) => active.receive(queues).err().unwrap_or(EndReason::Broken(errno)),
             Err(end) => end,

@@ -44,12 +44,12 @@ pub(crate) fn random() -> Result<u16, Error> {
 }
 
 /// A bitmap of the used entries.
-struct Numbers {
+struct UsedEntries {
     words: Box<[u64]>,
     count: usize,
 }
 
-impl Numbers {
+impl UsedEntries {
     fn new() -> Self {
         Self { words: vec![0; MR_MAX / 64].into_boxed_slice(), count: 0 }
     }
@@ -75,7 +75,7 @@ impl Numbers {
         })
     }
 
-    fn give(&mut self, index: usize) {
+    fn free(&mut self, index: usize) {
         self.words[index / 64] &= !(1 << (index % 64));
         self.count -= 1;
     }
@@ -84,13 +84,13 @@ impl Numbers {
 /// The regions of a device.
 pub(crate) struct RegionTable {
     chunks: Vec<OnceLock<Box<[Entry]>>>,
-    numbers: Mutex<Numbers>,
+    numbers: Mutex<UsedEntries>,
 }
 
 impl RegionTable {
     pub(crate) fn new() -> Self {
         let chunks = (0..MR_MAX / CHUNK).map(|_| OnceLock::new()).collect();
-        Self { chunks, numbers: Mutex::new(Numbers::new()) }
+        Self { chunks, numbers: Mutex::new(UsedEntries::new()) }
     }
 
     #[inline]
@@ -165,7 +165,7 @@ impl RegionTable {
 
     /// Frees the entry of a tag that no thread can be using any more.
     pub(crate) fn free_entry(&self, key: u32) {
-        unpoisoned(&self.numbers).give((key >> 16) as usize);
+        unpoisoned(&self.numbers).free((key >> 16) as usize);
     }
 
     /// Creates a region: `len` bytes at `at`; `base` is the address of the first byte in the view of work requests
@@ -175,11 +175,11 @@ impl RegionTable {
     /// If there are too many regions, or the system has no random numbers.
     pub(crate) fn insert(&self, pd: u32, place: (u64, u64), base: u64, access: Access) -> Result<u32, Error> {
         let index = self.take()?;
-        self.fill(index, pd, place, base, access).inspect_err(|_| unpoisoned(&self.numbers).give(index))
+        self.fill_entry(index, pd, place, base, access).inspect_err(|_| unpoisoned(&self.numbers).free(index))
     }
 
     /// Creates a region in an entry that was taken.
-    fn fill(
+    fn fill_entry(
         &self,
         index: usize,
         pd: u32,
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
     use verbs::Buf;
 
-    fn filled(table: &RegionTable, access: Access) -> (Buf, u32) {
+    fn insert_region(table: &RegionTable, access: Access) -> (Buf, u32) {
         let buf = Buf::alloc(100).expect("memory");
         let key = table.insert(7, (buf.addr(), 100), 1000, access).expect("room");
         (buf, key)
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn access_error_names_its_reason() {
         let table = RegionTable::new();
-        let (buf, key) = filled(&table, Access::REMOTE_READ);
+        let (buf, key) = insert_region(&table, Access::REMOTE_READ);
         let find = |key, pd, need, addr, len| table.find(key, pd, need, addr, len);
         assert_eq!(find(key, 7, Access::REMOTE_READ, 1000, 100), Ok(buf.as_ptr()));
         assert_eq!(find(key, 7, Access::REMOTE_READ, 1100, 0), Ok(buf.as_ptr().wrapping_add(100)));
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn invalidated_tag_is_rejected() {
         let table = RegionTable::new();
-        let (_buf, key) = filled(&table, Access::ALL);
+        let (_buf, key) = insert_region(&table, Access::ALL);
         assert_eq!(table.may_invalidate(key, 7), Ok(()));
         assert_eq!(table.may_invalidate(key, 8), Err(AccessError::NotAssociated));
         assert!(!table.invalidate(key, 8), "another domain's");
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn tags_are_random() {
         let table = RegionTable::new();
-        let keys: Vec<u32> = (0..2000).map(|_| filled(&table, Access::ALL).1).collect();
+        let keys: Vec<u32> = (0..2000).map(|_| insert_region(&table, Access::ALL).1).collect();
         for bit in 0..32 {
             let flips = keys.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1).count();
             assert!((700..1300).contains(&flips), "bit {bit} flips {flips} times in 2000");
@@ -322,10 +322,10 @@ mod tests {
     #[test]
     fn an_entry_never_repeats_its_tag() {
         let table = RegionTable::new();
-        let (buf, first) = filled(&table, Access::ALL);
+        let (buf, first) = insert_region(&table, Access::ALL);
         let index = (first >> 16) as usize;
         let again = |last: u32| {
-            let key = table.fill(index, 7, (buf.addr(), 100), 1000, Access::ALL).expect("random bits");
+            let key = table.fill_entry(index, 7, (buf.addr(), 100), 1000, Access::ALL).expect("random bits");
             assert_ne!(key, last);
             key
         };
@@ -336,12 +336,12 @@ mod tests {
     /// Goal: every entry can be taken, and none twice. Method: takes all entries, and returns some.
     #[test]
     fn numbers_are_allocated_once() {
-        let mut numbers = Numbers::new();
+        let mut numbers = UsedEntries::new();
         let starts = (0..=u16::MAX).map(|start| start.wrapping_mul(40_503));
         let mut all: Vec<usize> = starts.filter_map(|start| numbers.take(start)).collect();
         assert_eq!(numbers.take(7), None);
         for index in [0, 63, 64, 7777, MR_MAX - 1] {
-            numbers.give(index);
+            numbers.free(index);
             assert_eq!((numbers.take(7), numbers.take(8)), (Some(index), None));
         }
         all.sort_unstable();

@@ -260,7 +260,7 @@ impl Completions {
     /// Withdraws the events of a queue that is being destroyed.
     pub(crate) fn forget_events(&self) {
         if let Some(cq_events) = &self.cq_events {
-            cq_events.forget(self.id);
+            cq_events.remove_events_of(self.id);
         }
     }
 

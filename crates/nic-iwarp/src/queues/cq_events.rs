@@ -45,7 +45,7 @@ impl CqEvents {
     }
 
     /// Removes the events of a completion queue that is being destroyed.
-    pub(crate) fn forget(&self, cq: u32) {
+    pub(crate) fn remove_events_of(&self, cq: u32) {
         let mut list = unpoisoned(&self.list);
         let before = list.len();
         list.retain(|&other| other != cq);
@@ -81,7 +81,7 @@ mod tests {
         [3, 5, 3].into_iter().for_each(|cq| cq_events.add(cq));
         assert!(readable());
         assert_eq!(cq_events.take(), Some(3));
-        cq_events.forget(3);
+        cq_events.remove_events_of(3);
         assert!(readable());
         assert_eq!((cq_events.take(), cq_events.take()), (Some(5), None));
         assert!(!readable());

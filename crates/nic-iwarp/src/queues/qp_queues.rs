@@ -219,14 +219,14 @@ impl QpQueues {
 
     /// Number of polls of the connection by pollers.
     #[inline]
-    pub(crate) fn polls(&self) -> u32 {
+    pub(crate) fn poll_count(&self) -> u32 {
         self.polls.load(Ordering::Relaxed)
     }
 
     /// Counts a poll. The count is approximate: only whether it changes matters.
     #[inline]
     pub(crate) fn count_poll(&self) {
-        self.polls.store(self.polls().wrapping_add(1), Ordering::Relaxed);
+        self.polls.store(self.poll_count().wrapping_add(1), Ordering::Relaxed);
     }
 
     #[inline]

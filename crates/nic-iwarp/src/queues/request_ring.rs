@@ -188,7 +188,7 @@ impl SendQueue {
     }
 
     /// The addresses of a part of a request's local data; `None` if a key, a range or a right does not allow it.
-    pub(crate) fn locate(
+    pub(crate) fn local_addresses(
         &self,
         number: u64,
         domain: Domain<'_>,

@@ -37,7 +37,7 @@ impl Lookup for DeviceLookup<'_> {
     fn check_read_sink(&mut self, id: u64, offset: u32, len: u32) -> Result<(), AccessError> {
         let (queue, number) = (self.queues.sends.lock(), request_of(id));
         let domain = self.queues.domain();
-        match queue.locate(number, domain, Access::LOCAL_WRITE, offset.into(), len.into()) {
+        match queue.local_addresses(number, domain, Access::LOCAL_WRITE, offset.into(), len.into()) {
             Some(_) => Ok(()),
             None => {
                 self.fault = Some(EndReason::BadSink(number));

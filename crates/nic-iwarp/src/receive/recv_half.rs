@@ -91,7 +91,7 @@ impl RecvHalf {
         let space = buffer.space_up_to(bytes.len());
         let n = space.len().min(bytes.len());
         space[..n].copy_from_slice(&bytes[..n]);
-        buffer.fill(n);
+        buffer.commit(n);
         Self {
             buffer,
             limit: usize::MAX,
@@ -146,7 +146,7 @@ impl RecvHalf {
             match step {
                 ReceiveStep::More => {}
                 ReceiveStep::Event(event) => return Ok(Some(event)),
-                ReceiveStep::NeedsBytes if self.fill(cx)? => {}
+                ReceiveStep::NeedsBytes if self.read_ahead(cx)? => {}
                 ReceiveStep::NeedsBytes | ReceiveStep::NeedsReceive => return Ok(None),
             }
         }
@@ -219,7 +219,7 @@ impl RecvHalf {
                 }
                 Ok(self.feed(cx, n))
             }
-            Next::Place(piece) => self.place(cx, &piece),
+            Next::Place(piece) => self.place_payload(cx, &piece),
             Next::Event(Event::Received(received)) => {
                 self.finish_message(cx, &received).map(|()| ReceiveStep::More)
             }
@@ -317,7 +317,7 @@ impl RecvHalf {
     }
 
     /// Reads ahead; returns whether data arrived.
-    fn fill(&mut self, cx: &mut QpContext<'_>) -> Result<bool, EndReason> {
+    fn read_ahead(&mut self, cx: &mut QpContext<'_>) -> Result<bool, EndReason> {
         if self.socket_empty || self.turn >= TURN_BYTES {
             return Ok(false);
         }
@@ -326,7 +326,7 @@ impl RecvHalf {
         match place::read_ahead(cx.socket, space) {
             Ok(0) => Err(on_eof(cx)),
             Ok(n) => {
-                self.buffer.fill(n);
+                self.buffer.commit(n);
                 self.turn += n;
                 self.socket_empty = n < room;
                 // Bytes after large payload that did not fit next to it are not large payload.
@@ -339,7 +339,7 @@ impl RecvHalf {
     }
 
     /// Places as much of the piece's payload as has arrived.
-    fn place(&mut self, cx: &mut QpContext<'_>, piece: &Piece) -> Result<ReceiveStep, EndReason> {
+    fn place_payload(&mut self, cx: &mut QpContext<'_>, piece: &Piece) -> Result<ReceiveStep, EndReason> {
         if let Some(step) = self.place_small(cx, piece) {
             return Ok(step);
         }
@@ -385,7 +385,7 @@ impl RecvHalf {
         };
         let placed = n.min(direct);
         cx.machine.placed(placed);
-        self.buffer.fill(n - placed);
+        self.buffer.commit(n - placed);
         self.turn += n;
         self.socket_empty = n < room;
         if direct < LARGE {
@@ -424,7 +424,7 @@ impl RecvHalf {
             }
             Destination::ReadSink { id, offset, .. } => {
                 let (queue, number) = (cx.queues.sends.lock(), request_of(id));
-                let found = queue.locate(number, domain, Access::LOCAL_WRITE, offset.into(), len);
+                let found = queue.local_addresses(number, domain, Access::LOCAL_WRITE, offset.into(), len);
                 found.ok_or(EndReason::BadSink(number))
             }
             Destination::Receive { offset, .. } => {
@@ -454,7 +454,7 @@ impl RecvHalf {
                     && !cx.queues.domain().invalidate(key)
                 {
                     // The tag was valid when the message began.
-                    return Err(violated(cx, TerminateCode::CANNOT_INVALIDATE));
+                    return Err(abort_by_violation(cx, TerminateCode::CANNOT_INVALIDATE));
                 }
             }
         }
@@ -487,7 +487,7 @@ fn unmapped(cx: &mut QpContext<'_>, piece: &Piece) -> EndReason {
 }
 
 /// The peer's access has become invalid in the middle of a message.
-fn violated(cx: &mut QpContext<'_>, code: TerminateCode) -> EndReason {
+fn abort_by_violation(cx: &mut QpContext<'_>, code: TerminateCode) -> EndReason {
     cx.machine.abort(code);
     EndReason::Violation(ProtocolViolation { terminate: Terminate::new(code) })
 }

@@ -126,11 +126,11 @@ impl FlushMarkers {
         self.bytes += u64::from(request.len);
         self.signaled |= signals;
         if request.op.fetches() {
-            self.cover();
+            self.restart_count();
         }
     }
 
-    fn cover(&mut self) {
+    fn restart_count(&mut self) {
         (self.covered, self.bytes, self.signaled) = (self.next, 0, false);
     }
 
@@ -164,7 +164,7 @@ impl FlushMarkers {
 
     /// The state machine has accepted the marker.
     pub(crate) fn on_posted(&mut self) {
-        self.cover();
+        self.restart_count();
         self.open_markers += 1;
     }
 

@@ -427,7 +427,7 @@ impl SendHalf {
             if gather.is_full() {
                 break;
             }
-            if let Err(inaccessible) = put(queues, &self.outbox, item, gather, &mut skip) {
+            if let Err(inaccessible) = push_unsent(queues, &self.outbox, item, gather, &mut skip) {
                 return if place > 0 { Ok(()) } else { Err(inaccessible) };
             }
         }
@@ -480,7 +480,7 @@ impl SendHalf {
         original: u64,
     ) -> Result<(), EndReason> {
         let number = request_of(id);
-        let sink = queues.sends.lock().locate(number, queues.domain(), Access::LOCAL_WRITE, 0, 8);
+        let sink = queues.sends.lock().local_addresses(number, queues.domain(), Access::LOCAL_WRITE, 0, 8);
         let copied = sink.map(|sink| place::copy_in(&original.to_ne_bytes(), &sink));
         if !matches!(copied, Some(Ok(()))) {
             return Err(EndReason::BadSink(number));
@@ -654,7 +654,7 @@ fn payload(queues: &QpQueues, fpdu: &Fpdu) -> Result<SgList, Inaccessible> {
         Payload::None => Ok(SgList::new()),
         Payload::Op { id, offset, len } => {
             let (queue, number) = (queues.sends.lock(), request_of(id));
-            let found = queue.locate(number, domain, Access::empty(), offset.into(), len.into());
+            let found = queue.local_addresses(number, domain, Access::empty(), offset.into(), len.into());
             found.ok_or(Inaccessible::Local(number))
         }
         Payload::Source { stag, to, len } => {
@@ -681,7 +681,7 @@ fn write_out(queues: &QpQueues, fpdu: &Fpdu, to: &mut Vec<u8>) -> Result<(), Ina
 }
 
 /// Adds the unsent part of an item to a gathered write.
-fn put(
+fn push_unsent(
     queues: &QpQueues,
     outbox: &Outbox,
     item: &OutboxItem,

@@ -51,7 +51,7 @@ impl StagingPool {
         unpoisoned(&self.0).pop().unwrap_or_else(|| vec![0; STAGING_LEN].into_boxed_slice())
     }
 
-    pub(crate) fn give(&self, room: StagingBuffer) {
+    pub(crate) fn put_back(&self, room: StagingBuffer) {
         let mut kept = unpoisoned(&self.0);
         if kept.len() < Self::KEPT {
             kept.push(room);
@@ -177,7 +177,7 @@ impl Outbox {
             self.small.clear();
             self.staged = 0;
             if !self.staging.is_empty() {
-                pool.give(std::mem::take(&mut self.staging));
+                pool.put_back(std::mem::take(&mut self.staging));
             }
         }
         out
@@ -275,7 +275,7 @@ mod tests {
         std::iter::from_fn(next).collect()
     }
 
-    fn filled(fpdus: &[Fpdu], sent: usize, pool: &StagingPool) -> Outbox {
+    fn outbox_with(fpdus: &[Fpdu], sent: usize, pool: &StagingPool) -> Outbox {
         let mut outbox = Outbox::new();
         for fpdu in fpdus {
             outbox.push(*fpdu, fpdu.trailer_builder().finish().expect("no CRC"), None, None);
@@ -289,23 +289,23 @@ mod tests {
     #[test]
     fn partly_sent_payload_is_copied_or_zeroed() {
         let pool = StagingPool::default();
-        pool.give(vec![9; STAGING_LEN].into_boxed_slice());
+        pool.put_back(vec![9; STAGING_LEN].into_boxed_slice());
         let write = segments(iwarp::tx::OpKind::Write { stag: 1, to: 0, len: 8000 });
         let send = segments(iwarp::tx::OpKind::Send { len: 8000, solicited: false, invalidate: None });
         for (fpdus, may_be_zeros) in
             [(&write[..1], true), (&write[2..], true), (&send[..1], true), (&send[2..], false)]
         {
             assert_eq!(fpdus.len(), 1);
-            let mut outbox = filled(fpdus, 0, &pool);
+            let mut outbox = outbox_with(fpdus, 0, &pool);
             assert!(outbox.keep_begun(&pool, |_, _| panic!("nothing has been sent")));
-            outbox = filled(fpdus, 5, &pool);
+            outbox = outbox_with(fpdus, 5, &pool);
             assert_eq!(outbox.keep_begun(&pool, |_, _| false), may_be_zeros);
             if may_be_zeros {
                 let len = fpdus[0].payload.len();
                 assert!(matches!(outbox.items().next(), Some(OutboxItem::Large { staged: Some(0), .. })));
                 assert_eq!((outbox.staged(0, len), outbox.sent()), (vec![0; len].as_slice(), 5));
             }
-            outbox = filled(fpdus, 5, &pool);
+            outbox = outbox_with(fpdus, 5, &pool);
             assert!(outbox.keep_begun(&pool, |_, to| {
                 to.fill(7);
                 true
@@ -319,7 +319,7 @@ mod tests {
         let pool = StagingPool::default();
         let fpdus = segments(iwarp::tx::OpKind::Write { stag: 1, to: 0, len: 8000 });
         for (sent, left) in [(0, 0), (1, 1)] {
-            let mut outbox = filled(&fpdus, sent, &pool);
+            let mut outbox = outbox_with(&fpdus, sent, &pool);
             outbox
                 .append(None, |to| {
                     to.push(1);

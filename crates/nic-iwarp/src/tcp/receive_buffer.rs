@@ -60,7 +60,7 @@ impl ReceiveBuffer {
 
     /// Records that `n` bytes of [`Self::space_up_to`] have been filled.
     #[inline]
-    pub(crate) fn fill(&mut self, n: usize) {
+    pub(crate) fn commit(&mut self, n: usize) {
         let len = self.bytes().len();
         self.end = (self.end + n).min(len);
     }
@@ -80,7 +80,7 @@ impl ReceiveBuffer {
         if self.start == self.end
             && let Some(room) = self.grown.take()
         {
-            pool.give(room);
+            pool.put_back(room);
         }
     }
 }
@@ -101,7 +101,7 @@ mod tests {
                 *byte = next_in;
                 next_in = next_in.wrapping_add(1);
             });
-            buffer.fill(n);
+            buffer.commit(n);
             let take = buffer.filled().len().min(round % 101);
             for &byte in &buffer.filled()[..take] {
                 assert_eq!(byte, next_out);
@@ -117,7 +117,7 @@ mod tests {
     fn staging_buffer_is_borrowed_and_returned() {
         let (mut buffer, pool) = (ReceiveBuffer::new(), StagingPool::default());
         buffer.space_up_to(3).copy_from_slice(b"abc");
-        buffer.fill(3);
+        buffer.commit(3);
         buffer.consume(1);
         buffer.make_room(LEN, &pool);
         assert!(buffer.grown.is_none(), "that fits");
@@ -135,7 +135,7 @@ mod tests {
     fn a_full_buffer_has_no_room() {
         let mut buffer = ReceiveBuffer::new();
         assert_eq!(buffer.space_up_to(usize::MAX / 2).len(), LEN);
-        buffer.fill(LEN);
+        buffer.commit(LEN);
         assert!(buffer.space_up_to(LEN).is_empty());
         buffer.consume(1);
         assert_eq!(buffer.space_up_to(LEN).len(), 1);

@@ -40,7 +40,7 @@ impl Lingering {
         if conn.drain() {
             return;
         }
-        if reactor.watch(conn.socket.as_fd(), LINGERING | id, conn.wanted()).is_err() {
+        if reactor.watch(conn.socket.as_fd(), LINGERING | id, conn.epoll_flags()).is_err() {
             return;
         }
         let mut lingering = unpoisoned(&self.0);
@@ -61,7 +61,7 @@ impl Lingering {
             lingering.remove(at);
         } else {
             let conn = &lingering[at];
-            reactor.rewatch(conn.socket.as_fd(), LINGERING | id, conn.wanted());
+            reactor.rewatch(conn.socket.as_fd(), LINGERING | id, conn.epoll_flags());
         }
     }
 
@@ -100,7 +100,7 @@ impl LingeringConn {
         false
     }
 
-    fn wanted(&self) -> EventFlags {
+    fn epoll_flags(&self) -> EventFlags {
         if self.rest.is_empty() { EventFlags::IN } else { EventFlags::IN | EventFlags::OUT }
     }
 }

@@ -7,8 +7,7 @@
 //!
 //! An active connection should not pay for idle ones: a connection that has received something is included in the
 //! next polls as if there were only a few, and epoll is asked less often meanwhile. If that continues, the socket is
-//! *muted*, that is removed from the epoll set: this saves the kernel's work to record events that every poll finds
-//! anyway.
+//! removed from the epoll set: this saves the kernel's work to record events that every poll finds anyway.
 //!
 //! A quiet connection must not starve behind active ones. One in [`POLLS_PER_WAIT`] polls asks epoll, and sooner
 //! under load: each [`BYTES_PER_POLL`] bytes received since the last call count as a poll. So between two calls at
@@ -77,39 +76,39 @@ impl ReadySet {
 
     /// Adds a socket to the set; returns false if the kernel has no memory. Its connection then gets turns.
     pub(crate) fn add(&self, fd: BorrowedFd<'_>, num: u32) -> bool {
-        let is_listed = self.unmute(fd, num);
+        let is_listed = self.add_to_epoll(fd, num);
         self.listed.fetch_add(usize::from(is_listed), Ordering::Relaxed);
         is_listed
     }
 
     /// Removes a socket from the set for good.
     pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
-        self.mute(fd);
+        self.remove_from_epoll(fd);
         self.listed.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Removes a socket from epoll while every poll includes its connection.
-    pub(crate) fn mute(&self, fd: BorrowedFd<'_>) {
+    pub(crate) fn remove_from_epoll(&self, fd: BorrowedFd<'_>) {
         // The socket may not be in the set.
         let _ = epoll::delete(&self.epoll, fd);
     }
 
     /// Adds a socket to epoll again, which reports it immediately if something has arrived; false if the kernel has no
     /// memory.
-    pub(crate) fn unmute(&self, fd: BorrowedFd<'_>, num: u32) -> bool {
+    pub(crate) fn add_to_epoll(&self, fd: BorrowedFd<'_>, num: u32) -> bool {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(num.into()), flags).is_ok()
     }
 
     /// Number of polls.
-    pub(crate) fn polls(&self) -> u32 {
+    pub(crate) fn poll_count(&self) -> u32 {
         self.polls.load(Ordering::Relaxed)
     }
 
     /// Whether this poll drives the next of `connections` in turn, regardless of events.
     pub(crate) fn is_round_robin_turn(&self, connections: usize) -> bool {
         connections > self.listed.load(Ordering::Relaxed)
-            && self.polls().is_multiple_of(POLLS_PER_ROUND_ROBIN)
+            && self.poll_count().is_multiple_of(POLLS_PER_ROUND_ROBIN)
     }
 
     /// Counts received bytes, so that other connections do not wait for many expensive polls.
@@ -152,7 +151,7 @@ impl ReadySet {
             let Some((num, driver)) = self.take_requeued() else { break };
             each(num, driver);
         }
-        self.polls.store(self.polls().wrapping_add(1), Ordering::Relaxed);
+        self.polls.store(self.poll_count().wrapping_add(1), Ordering::Relaxed);
         let polls_since_wait = self.polls_since_wait.load(Ordering::Relaxed).saturating_add(1);
         let waits = requeued == 0 || polls_since_wait >= POLLS_PER_WAIT;
         self.polls_since_wait.store(if waits { 0 } else { polls_since_wait }, Ordering::Relaxed);
@@ -251,9 +250,9 @@ mod tests {
         assert_eq!(longest(BYTES_PER_POLL * POLLS_PER_WAIT as usize), Some(1));
     }
 
-    /// Goal: data that arrives while a socket is muted is reported after unmuting.
+    /// Goal: data that arrives while a socket is not in the epoll set is reported when it is added again.
     #[test]
-    fn data_arriving_while_muted_is_reported() {
+    fn data_arriving_outside_of_epoll_is_reported() {
         let ready = ReadySet::new().expect("a descriptor");
         let (socket, mut peer) = UnixStream::pair().expect("sockets");
         assert!(ready.add(socket.as_fd(), 7));
@@ -263,10 +262,10 @@ mod tests {
             reported
         };
         assert_eq!((reported(), reported()), (1, 0), "there is room to send");
-        ready.mute(socket.as_fd());
+        ready.remove_from_epoll(socket.as_fd());
         peer.write_all(b"unheard").expect("sent");
         assert_eq!(reported(), 0);
-        assert!(ready.unmute(socket.as_fd(), 7));
+        assert!(ready.add_to_epoll(socket.as_fd(), 7));
         assert_eq!((reported(), reported()), (1, 0));
     }
 }

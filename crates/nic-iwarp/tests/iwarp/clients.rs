@@ -10,8 +10,8 @@ use nic_iwarp::{IwarpConfig, Mpa, open};
 use verbs::{AsyncEvent, CmEvent, CmFailure, ConnParam, ConnectRequest, Device, Listener, QpState, WcStatus};
 
 use crate::raw::{
-    FLAGS_AT, Healthy, REJECT, connect_raw, connect_with_request, device, flawed, frame, join, read_to_end,
-    reset, send_all,
+    FLAGS_AT, REJECT, UndisturbedConn, connect_raw, connect_with_request, device, frame, invalid_frames,
+    join, read_to_end, reset, send_all,
 };
 use crate::support::endpoint::{Endpoint, at, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
@@ -21,7 +21,7 @@ pub(crate) struct Victim {
     pub(crate) device: Device,
     pub(crate) hub: Endpoint,
     pub(crate) listener: Listener,
-    pub(crate) healthy: Healthy,
+    pub(crate) undisturbed: UndisturbedConn,
     descriptors: usize,
 }
 
@@ -30,10 +30,10 @@ impl Victim {
         let device = device();
         let hub = Endpoint::on(&device, 4096);
         let listener = hub.cm.listen(at(0), backlog).expect("a listener");
-        let healthy = Healthy::start(&device);
-        healthy.check();
+        let undisturbed = UndisturbedConn::start(&device);
+        undisturbed.check();
         let descriptors = traces::descriptors();
-        Self { device, hub, listener, healthy, descriptors }
+        Self { device, hub, listener, undisturbed, descriptors }
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
@@ -61,7 +61,7 @@ impl Victim {
     #[track_caller]
     pub(crate) fn end(self) {
         assert!(self.hub.cm.poll_event().is_none(), "the attacks caused an event");
-        self.healthy.check();
+        self.undisturbed.check();
         until("return of all descriptors", || (traces::descriptors() <= self.descriptors).then_some(()));
         let (mut near, mut far) = (Endpoint::on(&device(), 4096), Endpoint::on(&self.device, 4096));
         join(&mut near, &mut far);
@@ -71,7 +71,7 @@ impl Victim {
         end.cm.accept(self.request(), &end.qp, &end.param()).expect("accepted");
         let event = proper.cm.get_event(deadline()).expect("an event");
         assert!(matches!(event, CmEvent::Established { .. }), "{event:?}");
-        self.healthy.end();
+        self.undisturbed.end();
     }
 }
 
@@ -81,7 +81,7 @@ impl Victim {
 fn invalid_clients_are_disconnected() {
     let _gate = one_at_a_time();
     let victim = Victim::new(64);
-    for (what, request) in flawed(FrameKind::Request) {
+    for (what, request) in invalid_frames(FrameKind::Request) {
         let mut client = connect_raw(victim.addr());
         send_all(&mut client, &request);
         let (answer, over) = read_to_end(&mut client, PATIENCE);
@@ -91,7 +91,7 @@ fn invalid_clients_are_disconnected() {
         } else {
             assert!(answer.is_empty(), "{what}: {answer:?}");
         }
-        victim.healthy.check();
+        victim.undisturbed.check();
     }
     let good = frame(FrameKind::Request).emit();
     for round in 0..100 {
@@ -232,7 +232,7 @@ fn clients_that_break_protocol_lose_only_their_connection() {
         end.check_canaries();
         let (said, over) = read_to_end(&mut client, PATIENCE);
         assert!(over && has_terminate(after_reply(&said)), "{what}: {said:?}");
-        victim.healthy.check();
+        victim.undisturbed.check();
     }
     for resets in [false, true] {
         let (mut client, end) = victim.accepted(&ConnParam::default());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use verbs::{MemoryKind, SendOp};
 
 use crate::limits::{device_threads_ns, device_threads_share};
-use crate::mixer::{KINDS, Mixer};
+use crate::mixed_traffic::{KINDS, MixedTraffic};
 use crate::raw::{device, join};
 use crate::support::child::Child;
 use crate::support::endpoint::{Endpoint, deadline};
@@ -19,13 +19,13 @@ use crate::support::one_at_a_time;
 fn pollers_and_thread_take_turns_under_load() {
     let _gate = one_at_a_time();
     for round in 0..KINDS {
-        let mut mixer = Mixer::new(round);
-        let listener = mixer.end().listen();
-        let mut child = Child::start("mixer");
+        let mut traffic = MixedTraffic::new(round);
+        let listener = traffic.end().listen();
+        let mut child = Child::start("mixed_traffic");
         let (seed, peer_seed) = (round * 2 + 1, round * 2 + 2);
         child.send_line(format!("{} {peer_seed} {seed} 2500 {round}", listener.addr().port()));
-        mixer.end().accept();
-        let count = mixer.run(seed, peer_seed, Duration::from_millis(2500));
+        traffic.end().accept();
+        let count = traffic.run(seed, peer_seed, Duration::from_millis(2500));
         let said = child.recv_line();
         assert_eq!(said, format!("{} {}", count.received, count.sent), "what one sent the other received");
         println!("{count:?}");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use verbs::{MemoryKind, QpState, SendOp, WcStatus};
 
-use crate::raw::{Healthy, device};
+use crate::raw::{UndisturbedConn, device};
 use crate::support::child::{Child, recv_line, send_line};
 use crate::support::endpoint::{Endpoint, within};
 use crate::support::{Rng, one_at_a_time, traces, until};
@@ -14,7 +14,7 @@ const SENDS: u64 = 24;
 const RECEIVES: u64 = 24;
 
 /// Child: performs all kinds of operations on its peer until it is killed.
-pub(crate) fn restless_role() {
+pub(crate) fn busy_peer_role() {
     let port = recv_line().expect("a port").parse().expect("a number");
     let mut end = Endpoint::on(&device(), LEN);
     (0..RECEIVES).for_each(|id| end.post_recv(id, MemoryKind::Host, 0, LEN as u32));
@@ -50,7 +50,7 @@ fn post_all(end: &Endpoint, rng: &mut Rng) {
 fn peers_are_killed_in_the_middle_of_traffic() {
     let _gate = one_at_a_time();
     let device = device();
-    let healthy = Healthy::start(&device);
+    let undisturbed = UndisturbedConn::start(&device);
     let before = traces::descriptors();
     let mut rng = Rng::new(41);
     let mut longest = Duration::ZERO;
@@ -58,7 +58,7 @@ fn peers_are_killed_in_the_middle_of_traffic() {
         let mut end = Endpoint::on(&device, LEN);
         (0..RECEIVES).for_each(|id| end.post_recv(id, MemoryKind::Host, 0, LEN as u32));
         let listener = end.listen();
-        let mut child = Child::start("restless");
+        let mut child = Child::start("busy_peer");
         child.send_line(listener.addr().port());
         end.accept();
         assert_eq!(child.recv_line(), "connected");
@@ -84,10 +84,10 @@ fn peers_are_killed_in_the_middle_of_traffic() {
         assert!(end.send_cq.poll_one().expect("no overrun").is_none(), "no completion more");
         assert_eq!(end.qp.state(), QpState::Error);
         end.check_canaries();
-        healthy.check();
+        undisturbed.check();
     }
     println!("25 peers killed: the survivor had everything after {longest:?} at most");
     assert!(longest < Duration::from_secs(5), "{longest:?}");
     until("return of all descriptors", || (traces::descriptors() <= before).then_some(()));
-    healthy.end();
+    undisturbed.end();
 }

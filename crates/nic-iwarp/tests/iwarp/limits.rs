@@ -10,7 +10,8 @@ use verbs::{Access, Buf, CmEvent, ConnParam, MemoryKind};
 
 use crate::clients::{Victim, read, untagged, write};
 use crate::raw::{
-    FLAGS_AT, Healthy, REJECT, connect_raw, connect_with_request, device, frame, read_to_end, send_all,
+    FLAGS_AT, REJECT, UndisturbedConn, connect_raw, connect_with_request, device, frame, read_to_end,
+    send_all,
 };
 use crate::support::child::{Child, recv_line, send_line};
 use crate::support::endpoint::{Endpoint, at, deadline};
@@ -58,7 +59,7 @@ fn too_many_half_open() -> bool {
         return false;
     }
     assert_eq!(found, "x".repeat(surplus) + &".".repeat(OF_DEVICE), "the oldest are closed");
-    victim.healthy.check();
+    victim.undisturbed.check();
     let client = connect_with_request(listeners[0].addr());
     assert!(matches!(hubs[0].cm.get_event(deadline()), Ok(CmEvent::ConnectRequest(_))), "a correct client");
     drop((client, first, more, listeners, hubs));
@@ -72,8 +73,8 @@ fn too_many_half_open() -> bool {
 fn half_open_connections_are_limited() {
     let _gate = one_at_a_time();
     // If a machine is too slow to open all within 5 s, the limit cannot be distinguished from the time-out.
-    let told = (0..5).any(|_| too_many_half_open());
-    if !told {
+    let reached_limit = (0..5).any(|_| too_many_half_open());
+    if !reached_limit {
         eprintln!(
             "\n*** NOT TESTED: this machine was too slow for half-open connections to reach their limit\n"
         );
@@ -124,7 +125,7 @@ fn reads_beyond_negotiated_depth_end_the_connection() {
     // buffered.
     let grown = resident().saturating_sub(before);
     assert!(grown < 2 << 20, "{grown} B more are resident");
-    victim.healthy.check();
+    victim.undisturbed.check();
     ask(&mut client, 21);
     // The client need not read the responses before the Terminate.
     end.disconnected();
@@ -257,7 +258,7 @@ fn rejected_clients_do_not_disturb_connections() {
     let device = device();
     let hub = Endpoint::on(&device, 64);
     let listener = hub.cm.listen(at(0), 16).expect("a listener");
-    let healthy = Healthy::start(&device);
+    let undisturbed = UndisturbedConn::start(&device);
     let before = traces::descriptors();
     let mut rejected = 0;
     for _ in 0..2000 {
@@ -271,7 +272,7 @@ fn rejected_clients_do_not_disturb_connections() {
     }
     println!("{rejected} of 2000 rejected by the program");
     while hub.cm.poll_event().is_some() {}
-    healthy.check();
+    undisturbed.check();
     until("return of all descriptors", || {
         while hub.cm.poll_event().is_some() {}
         (traces::descriptors() <= before).then_some(())
@@ -279,5 +280,5 @@ fn rejected_clients_do_not_disturb_connections() {
     let client = connect_with_request(listener.addr());
     assert!(matches!(hub.cm.get_event(deadline()), Ok(CmEvent::ConnectRequest(_))));
     drop(client);
-    healthy.end();
+    undisturbed.end();
 }

@@ -22,19 +22,19 @@ fn local_request_completes_without_response() {
     let _gate = one_at_a_time();
     let (mut near, mut far) = (Endpoint::on(&device(), LEN as usize), Endpoint::on(&device(), LEN as usize));
     join(&mut near, &mut far);
-    let told = SendFlags::SIGNALED;
+    let signaled = SendFlags::SIGNALED;
     for (wr_id, op, flags) in [
         (1, SendOp::Write(near.peer.host), SendFlags::empty()),
         (2, SendOp::Send, SendFlags::empty()),
-        (3, SendOp::Send, told | SendFlags::LOCAL),
-        (4, SendOp::WriteImm(near.peer.host, 5), told | SendFlags::LOCAL),
+        (3, SendOp::Send, signaled | SendFlags::LOCAL),
+        (4, SendOp::WriteImm(near.peer.host, 5), signaled | SendFlags::LOCAL),
     ] {
         post(&near, wr_id, op, flags);
     }
     near.sent_ok(3);
     near.sent_ok(4);
-    post(&near, 5, SendOp::Send, told);
-    post(&near, 6, SendOp::Send, told | SendFlags::LOCAL);
+    post(&near, 5, SendOp::Send, signaled);
+    post(&near, 6, SendOp::Send, signaled | SendFlags::LOCAL);
     assert!(near.send_cq.poll_one().expect("no overrun").is_none(), "the fifth has no receive");
     for wr_id in 0..5 {
         far.post_recv(wr_id, MemoryKind::Host, 0, LEN);

@@ -10,7 +10,7 @@ use crate::support::{one_at_a_time, traces};
 /// Number of connections.
 const COUNT: usize = 1000;
 
-fn line(file: &str, name: &str) -> usize {
+fn memory_field(file: &str, name: &str) -> usize {
     let text = std::fs::read_to_string(file).expect("a status");
     let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
@@ -22,12 +22,16 @@ fn queue_pairs(device: &Device) -> Vec<Qp> {
 }
 
 /// Child: connects two devices of its own; prints bytes per endpoint, and descriptors and threads in total.
-pub(crate) fn role() {
+pub(crate) fn memory_role() {
     let (a, b) = (device(), device());
     let (near_cm, far_cm) = (a.create_cm().expect("a channel"), b.create_cm().expect("a channel"));
     let listener = far_cm.listen(at(0), 64).expect("a listener");
     let look = || {
-        (line("/proc/self/status", "VmRSS:"), traces::descriptors(), line("/proc/self/status", "Threads:"))
+        (
+            memory_field("/proc/self/status", "VmRSS:"),
+            traces::descriptors(),
+            memory_field("/proc/self/status", "Threads:"),
+        )
     };
     let before = look();
     let (near, far) = (queue_pairs(&a), queue_pairs(&b));

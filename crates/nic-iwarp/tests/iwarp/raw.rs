@@ -43,7 +43,7 @@ pub(crate) const ENHANCED: u8 = 0x10;
 pub(crate) const REJECT: u8 = 0x20;
 
 /// Invalid frames, each with a description.
-pub(crate) fn flawed(kind: FrameKind) -> Vec<(&'static str, Vec<u8>)> {
+pub(crate) fn invalid_frames(kind: FrameKind) -> Vec<(&'static str, Vec<u8>)> {
     let good = frame(kind).emit();
     let changed = |at: usize, byte: u8| {
         let mut bytes = good.clone();
@@ -115,7 +115,7 @@ pub(crate) fn connect_with_request(addr: SocketAddr) -> TcpStream {
 }
 
 /// A connection with traffic, which nothing else in the test may disturb.
-pub(crate) struct Healthy {
+pub(crate) struct UndisturbedConn {
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
@@ -133,7 +133,7 @@ pub(crate) fn join(near: &mut Endpoint, far: &mut Endpoint) {
     }
 }
 
-impl Healthy {
+impl UndisturbedConn {
     /// Starts traffic between this device and another one of this process.
     #[track_caller]
     pub(crate) fn start(device: &Device) -> Self {
@@ -166,9 +166,9 @@ impl Healthy {
     pub(crate) fn check(&self) {
         let (before, began) = (self.rounds.load(Ordering::Relaxed), Instant::now());
         while self.rounds.load(Ordering::Relaxed) < before + 2 {
-            assert!(began.elapsed() < PATIENCE, "the healthy connection makes no progress");
+            assert!(began.elapsed() < PATIENCE, "the undisturbed connection makes no progress");
             let ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
-            assert!(!ended, "the healthy connection has ended");
+            assert!(!ended, "the undisturbed connection has ended");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -178,11 +178,11 @@ impl Healthy {
     pub(crate) fn end(mut self) {
         self.check();
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().expect("a thread").join().expect("a healthy connection");
+        self.thread.take().expect("a thread").join().expect("the thread of the undisturbed connection");
     }
 }
 
-impl Drop for Healthy {
+impl Drop for UndisturbedConn {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }

@@ -11,7 +11,7 @@ use iwarp::mpa::{Enhanced, Frame, FrameKind, RtrSet};
 use nic_iwarp::{IwarpConfig, open};
 use verbs::{CmEvent, CmFailure, ConnParam, Error, QpState, WcStatus};
 
-use crate::raw::{Healthy, device, flawed, frame, reset};
+use crate::raw::{UndisturbedConn, device, frame, invalid_frames, reset};
 use crate::support::endpoint::{Endpoint, at, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
 
@@ -77,7 +77,7 @@ fn answers(bytes: Vec<u8>) -> ServerBehaviour {
 }
 
 /// The event that connecting caused, and how long that took.
-fn outcome(end: &Endpoint, addr: SocketAddr) -> (CmEvent, Duration) {
+fn connect_outcome(end: &Endpoint, addr: SocketAddr) -> (CmEvent, Duration) {
     let began = Instant::now();
     let param = ConnParam { timeout: Span::from_ms(TIMEOUT.as_millis() as u64), ..end.param() };
     end.cm.connect(&end.qp, addr, &param).expect("the answer comes as an event");
@@ -86,8 +86,8 @@ fn outcome(end: &Endpoint, addr: SocketAddr) -> (CmEvent, Duration) {
 }
 
 #[track_caller]
-fn fails(end: &Endpoint, addr: SocketAddr, what: &str) -> CmFailure {
-    let (event, took) = outcome(end, addr);
+fn expect_failure(end: &Endpoint, addr: SocketAddr, what: &str) -> CmFailure {
+    let (event, took) = connect_outcome(end, addr);
     let CmEvent::ConnectFailed { qp_num, why } = event else { panic!("{what}: {event:?}") };
     assert_eq!((qp_num, end.qp.state()), (end.qp.num(), QpState::Init), "{what}");
     assert!(took < TIMEOUT + SLACK, "{what}: {took:?}");
@@ -153,7 +153,7 @@ fn server_behaviours() -> Vec<Case> {
 }
 
 /// Words of the error message for each flaw of a reply.
-fn words(what: &str) -> &'static str {
+fn expected_error_words(what: &str) -> &'static str {
     match what {
         "revision 0" => "revision 0",
         "revision 3" => "revision 3",
@@ -171,27 +171,27 @@ fn words(what: &str) -> &'static str {
 fn connecting_to_any_server_gives_one_event() {
     let _gate = one_at_a_time();
     let device = device();
-    let healthy = Healthy::start(&device);
+    let undisturbed = UndisturbedConn::start(&device);
     let mut end = Endpoint::on(&device, 4096);
     let before = traces::descriptors();
     for Case(what, behaviour, expected) in server_behaviours() {
         let server = Server::start(behaviour);
-        let why = fails(&end, server.addr, what);
+        let why = expect_failure(&end, server.addr, what);
         assert!(expected(&why), "{what}: {why:?}");
-        healthy.check();
+        undisturbed.check();
     }
-    for (what, reply) in flawed(FrameKind::Reply) {
+    for (what, reply) in invalid_frames(FrameKind::Reply) {
         let server = Server::start(answers(reply));
-        let why = fails(&end, server.addr, what);
+        let why = expect_failure(&end, server.addr, what);
         let CmFailure::Protocol(said) = &why else { panic!("{what}: {why:?}") };
-        assert!(said.contains(words(what)), "{what}: {said}");
-        healthy.check();
+        assert!(said.contains(expected_error_words(what)), "{what}: {said}");
+        undisturbed.check();
     }
     assert!(end.cm.poll_event().is_none(), "one event each");
     until("return of all descriptors", || (traces::descriptors() <= before).then_some(()));
     let mut proper = Endpoint::on(&device, 4096);
     crate::raw::join(&mut end, &mut proper);
-    healthy.end();
+    undisturbed.end();
 }
 
 /// Goal: a rejection delivers its private data, also in revision 1; a peer that only supports revision 1 gets
@@ -210,7 +210,7 @@ fn rejection_and_revision_1_servers_are_reported() {
     let old_no = Frame { enhanced: None, revision: 1, ..no.clone() };
     for reply in [no, old_no] {
         let server = Server::start(answers(reply.emit()));
-        let (event, _) = outcome(&end, server.addr);
+        let (event, _) = connect_outcome(&end, server.addr);
         let CmEvent::Rejected { private_data, .. } = event else { panic!("{reply:?}: {event:?}") };
         assert_eq!((private_data.as_slice(), end.qp.state()), (&b"not you"[..], QpState::Init));
     }
@@ -221,7 +221,7 @@ fn rejection_and_revision_1_servers_are_reported() {
         let _ = stream.write_all(&answer.emit());
         let _ = stream.read_to_end(&mut Vec::new());
     }));
-    let (event, _) = outcome(&end, old.addr);
+    let (event, _) = connect_outcome(&end, old.addr);
     assert!(matches!(event, CmEvent::Established { .. }), "{event:?}");
 }
 
@@ -243,7 +243,7 @@ fn broken_handshake_causes_no_retry_in_revision_1() {
                 reset(stream);
             }
         }));
-        let (event, _) = outcome(&end, server.addr);
+        let (event, _) = connect_outcome(&end, server.addr);
         let gone = matches!(event, CmEvent::ConnectFailed { why: CmFailure::PeerGone, .. });
         assert!(gone && !again.load(Ordering::Relaxed), "{event:?}");
     }
@@ -255,7 +255,7 @@ fn broken_handshake_causes_no_retry_in_revision_1() {
 fn servers_that_break_protocol_end_only_their_connection() {
     let _gate = one_at_a_time();
     let device = device();
-    let healthy = Healthy::start(&device);
+    let undisturbed = UndisturbedConn::start(&device);
     // A send of 1000 bytes that stops after 14 bytes: length, control, and part of the header.
     let mut part = vec![0x03, 0xfa, 0x41, 0x43];
     part.extend([0; 10]);
@@ -275,7 +275,7 @@ fn servers_that_break_protocol_end_only_their_connection() {
         }));
         let end = Endpoint::on(&device, 4096);
         end.post_recv(7, verbs::MemoryKind::Host, 0, 64);
-        let (event, _) = outcome(&end, server.addr);
+        let (event, _) = connect_outcome(&end, server.addr);
         assert!(matches!(event, CmEvent::Established { .. }), "{what}: {event:?}");
         end.disconnected();
         let wc = end.received();
@@ -285,9 +285,9 @@ fn servers_that_break_protocol_end_only_their_connection() {
             "{what}"
         );
         end.check_canaries();
-        healthy.check();
+        undisturbed.check();
     }
-    healthy.end();
+    undisturbed.end();
 }
 
 /// Goal: an unusable address is reported immediately, with the reason and a remedy.
@@ -301,7 +301,7 @@ fn unusable_addresses_are_reported() {
     assert!(absent.contains("203.0.113.1") && absent.contains("this host has no such address"), "{absent}");
     let end = Endpoint::on(&device(), 4096);
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
-    let refused = fails(&end, taken, "nobody");
+    let refused = expect_failure(&end, taken, "nobody");
     assert_eq!(refused, CmFailure::Refused(taken));
     let busy = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = busy.local_addr().expect("bound").port();

@@ -21,7 +21,7 @@ fn device(space: &Space) -> Device {
     space.within(|| open(&host::real::host(), &config).expect("a device"))
 }
 
-fn ends(spaces: &Spaces, len: usize) -> (Endpoint, Endpoint) {
+fn connected_ends(spaces: &Spaces, len: usize) -> (Endpoint, Endpoint) {
     let (mut near, mut far) = (Endpoint::on(&device(&spaces.a), len), Endpoint::on(&device(&spaces.b), len));
     let listener = far.cm.listen(SocketAddr::new(spaces.b.ip, 0), 4).expect("a listener");
     near.cm.connect(&near.qp, listener.addr(), &near.param()).expect("asked");
@@ -39,8 +39,8 @@ fn ends(spaces: &Spaces, len: usize) -> (Endpoint, Endpoint) {
 fn vanished_host_is_detected_within_silence() {
     let _gate = one_at_a_time();
     let Some(spaces) = Spaces::try_new(1500) else { return };
-    let (busy, _busy_far) = ends(&spaces, 4096);
-    let (idle, idle_far) = ends(&spaces, 4096);
+    let (busy, _busy_far) = connected_ends(&spaces, 4096);
+    let (idle, idle_far) = connected_ends(&spaces, 4096);
     busy.post(0, SendOp::Write(busy.peer.host), MemoryKind::Host, 0, 64);
     busy.sent_ok(0);
     spaces.b.ip("link set nic-b down").expect("a link");
@@ -67,7 +67,7 @@ fn vanished_host_is_detected_within_silence() {
 fn slow_program_is_not_taken_for_vanished() {
     let _gate = one_at_a_time();
     let Some(spaces) = Spaces::try_new(9000) else { return };
-    let (near, far) = ends(&spaces, 1 << 20);
+    let (near, far) = connected_ends(&spaces, 1 << 20);
     for id in 0..24 {
         near.post(id, SendOp::Send, MemoryKind::Host, 0, 1 << 20);
     }

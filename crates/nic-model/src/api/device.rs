@@ -9,7 +9,7 @@ use verbs::{AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Error, Result, Wri
 
 use super::domain::DomainObject;
 use super::manager::CmObject;
-use super::opened::Opened;
+use super::opened::OpenedDevice;
 use super::queues::{ChannelObject, CqObject};
 use crate::config::Config;
 use crate::limits::{self, ObjectKind};
@@ -17,7 +17,7 @@ use crate::machine::WriteImmKind;
 use crate::net::connections::address;
 
 /// A device: one opening of a node's card.
-pub(crate) struct DeviceObject(pub(crate) Arc<Opened>);
+pub(crate) struct DeviceObject(pub(crate) Arc<OpenedDevice>);
 
 /// The attributes of the card of a machine in this node.
 pub(crate) fn attr_of(config: &Config, node: usize) -> DeviceAttr {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast};
 use verbs::{Access, Buf, Result, SrqInit};
 
-use super::opened::Opened;
+use super::opened::OpenedDevice;
 use super::queues::{CqObject, QpObject, SrqObject};
 use crate::net::queue_pair::QueuePairParts;
 
 /// A protection domain.
 pub(super) struct DomainObject {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenedDevice>,
     pub(super) number: u32,
 }
 
@@ -43,7 +43,7 @@ impl PdOps for DomainObject {
 
     fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
         if self.opened.attr.max_srq == 0 {
-            return self.opened.refuse("shared receive queues");
+            return self.opened.unsupported("shared receive queues");
         }
         let key = self.opened.net.lock().create_srq(self.opened.context, self.number, init)?;
         Ok(Arc::new(SrqObject { opened: self.opened.clone(), key }))
@@ -52,7 +52,7 @@ impl PdOps for DomainObject {
 
 /// A memory region.
 struct RegionObject {
-    opened: Arc<Opened>,
+    opened: Arc<OpenedDevice>,
     key: u32,
     base: u64,
     len: u64,

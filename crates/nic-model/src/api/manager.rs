@@ -9,14 +9,14 @@ use host::{EventCount, Wake};
 use verbs::provider::{CmOps, ListenerOps, QpOps, RequestOps, downcast};
 use verbs::{CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Result, Screen};
 
-use super::opened::Opened;
+use super::opened::OpenedDevice;
 use super::queues::QpObject;
 use crate::limits;
 use crate::net::connections::{ChannelEvent, ListenerKey};
 
 /// A channel of connection events.
 pub(super) struct CmObject {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenedDevice>,
     pub(super) key: u32,
     pub(super) wakeup: EventCount,
 }
@@ -92,7 +92,7 @@ impl Drop for CmObject {
 }
 
 struct ListenerObject {
-    opened: Arc<Opened>,
+    opened: Arc<OpenedDevice>,
     listener: ListenerKey,
     addr: SocketAddr,
 }
@@ -112,7 +112,7 @@ impl Drop for ListenerObject {
 
 /// An unanswered connect request.
 struct RequestObject {
-    opened: Arc<Opened>,
+    opened: Arc<OpenedDevice>,
     key: u32,
 }
 

@@ -18,4 +18,4 @@ mod opened;
 mod queues;
 
 pub(crate) use device::{DeviceObject, attr_of};
-pub(crate) use opened::Opened;
+pub(crate) use opened::OpenedDevice;

@@ -7,11 +7,11 @@ use host::{Host, Span, Time};
 use verbs::{DeviceAttr, Wc, WcOpcode};
 
 use crate::net::{Net, Network};
-use crate::parts::calls::Calls;
+use crate::parts::calls::CallCosts;
 use crate::parts::kernel::Sockets;
 
 /// An opened device, shared by all of its objects.
-pub(crate) struct Opened {
+pub(crate) struct OpenedDevice {
     pub(crate) name: String,
     pub(crate) host: Host,
     pub(crate) node: Node,
@@ -20,14 +20,14 @@ pub(crate) struct Opened {
     pub(crate) card: usize,
     /// Its single port, if it is not the whole card.
     pub(crate) port: Option<usize>,
-    pub(crate) calls: Calls,
+    pub(crate) calls: CallCosts,
     pub(crate) sockets: Sockets,
     /// The time that a sleeping call takes to wake up.
     pub(crate) wake_up: Span,
     pub(crate) attr: DeviceAttr,
 }
 
-impl Opened {
+impl OpenedDevice {
     /// Charges the caller's time.
     pub(super) fn charge(&self, span: Span) {
         self.host.charge(span);
@@ -42,7 +42,7 @@ impl Opened {
     }
 
     /// The time that the caller spends in the kernel for a completion, if the kernel's TCP carries the data.
-    pub(super) fn taken(&self, wc: &Wc) -> Span {
+    pub(super) fn kernel_receive_time(&self, wc: &Wc) -> Span {
         match wc.opcode {
             WcOpcode::Recv | WcOpcode::RecvWriteImm => self.sockets.recv_cost(wc.byte_len.into()),
             // Sockets have no reads: here a read models a library that receives data from its socket.
@@ -52,7 +52,7 @@ impl Opened {
     }
 
     /// The error for a feature that the interface lacks.
-    pub(super) fn refuse<T>(&self, what: &'static str) -> verbs::Result<T> {
+    pub(super) fn unsupported<T>(&self, what: &'static str) -> verbs::Result<T> {
         Err(verbs::Error::Unsupported { device: self.name.clone(), what })
     }
 
@@ -72,7 +72,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenedDevice {
     fn drop(&mut self) {
         self.net.lock().close(self.context);
     }

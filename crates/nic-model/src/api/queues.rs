@@ -7,11 +7,11 @@ use host::{EventCount, Span, Wake};
 use verbs::provider::{CompChannelOps, CqOps, QpOps, SrqOps};
 use verbs::{AtomicCap, Data, QpState, RecvWr, Result, SendOp, SendWr, Wc};
 
-use super::opened::Opened;
+use super::opened::OpenedDevice;
 
 /// A completion queue.
 pub(super) struct CqObject {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenedDevice>,
     pub(super) key: u32,
     pub(super) cqe: u32,
     /// No thread sleeps on it: the world wakes the waiters.
@@ -45,7 +45,7 @@ impl CqOps for CqObject {
             Ok(0) | Err(_) => calls.poll_empty,
             Ok(count) => wcs[..count]
                 .iter()
-                .fold(calls.poll_full * count as u64, |sum, wc| sum + self.opened.taken(wc)),
+                .fold(calls.poll_full * count as u64, |sum, wc| sum + self.opened.kernel_receive_time(wc)),
         });
         if found.as_ref().is_ok_and(|count| *count > 0) {
             self.opened.notify_card();
@@ -71,7 +71,7 @@ impl Drop for CqObject {
 
 /// A completion channel.
 pub(super) struct ChannelObject {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenedDevice>,
     pub(super) key: u32,
     pub(super) wakeup: EventCount,
 }
@@ -104,7 +104,7 @@ impl Drop for ChannelObject {
 
 /// A queue pair.
 pub(super) struct QpObject {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenedDevice>,
     pub(super) key: u32,
 }
 
@@ -120,7 +120,7 @@ impl QpOps for QpObject {
     fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
         let atomic = matches!(wr.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. });
         if atomic && self.opened.attr.atomic_cap == AtomicCap::None {
-            return self.opened.refuse("atomics");
+            return self.opened.unsupported("atomics");
         }
         self.opened.net.lock().check_send(self.key, wr)?;
         let calls = &self.opened.calls;
@@ -185,7 +185,7 @@ impl Drop for QpObject {
 
 /// A shared receive queue.
 pub(super) struct SrqObject {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenedDevice>,
     pub(super) key: u32,
 }
 

@@ -246,7 +246,7 @@ pub enum Family {
 
 impl Family {
     /// The family of a file with these sections.
-    pub(super) fn of<'a>(mut sections: impl Iterator<Item = &'a str>) -> Self {
+    pub(super) fn of_sections<'a>(mut sections: impl Iterator<Item = &'a str>) -> Self {
         if sections.any(|section| section == "firmware") { Self::Mesh } else { Self::QueuePairs }
     }
 

@@ -31,7 +31,7 @@ pub(super) fn parse(name: &str, text: &str) -> Outcome<Machine> {
         file.error(at, MachineErrorKind::NotToml(e.message().to_owned()))
     })?;
     let root = document.get_ref();
-    let family = Family::of(root.keys().map(|key| key.get_ref().as_ref()));
+    let family = Family::of_sections(root.keys().map(|key| key.get_ref().as_ref()));
     file.check_sections(root, family)?;
     let mut machine = Machine {
         name: file.title(root, "name")?,

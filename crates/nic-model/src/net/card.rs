@@ -254,7 +254,8 @@ impl Card {
             }
         }
         self.streams = !first;
-        let begins = if first && from_host(extents).is_some() { self.dma.alone() } else { Span::ZERO };
+        let begins =
+            if first && from_host(extents).is_some() { self.dma.first_read_gap() } else { Span::ZERO };
         (at + begins, at + latency.max(begins))
     }
 }

@@ -10,12 +10,12 @@ use host::{Span, Time};
 use verbs::provider::apply_screen;
 use verbs::{CmFailure, ConnInfo, ConnParam, Depths, Error, QpState, Result, Screen, WcStatus};
 
-use super::agenda::Agenda;
 use super::card::Cards;
 use super::event::Event;
+use super::event_queue::EventQueue;
 use super::faults::Faults;
 use super::packet::PortId;
-use super::queue_pair::{Ended, Peer, QueuePair};
+use super::queue_pair::{Peer, QpCleanup, QueuePair};
 use super::slab::Slab;
 use crate::limits::PRIVATE_BYTES;
 use crate::machine::Params;
@@ -35,7 +35,7 @@ pub(super) enum Message {
     /// No listener at the address (`None`), or the request was rejected.
     Reject { request: u32, private_data: Option<Vec<u8>> },
     /// The request was accepted.
-    Accept { request: u32, passive: u32, private_data: Vec<u8>, terms: Terms },
+    Accept { request: u32, passive: u32, private_data: Vec<u8>, terms: AcceptedParams },
     /// Both sides are ready; sent by the connecting side.
     Ready { passive: u32, active: u32 },
     /// The connecting side is gone.
@@ -46,7 +46,7 @@ pub(super) enum Message {
 
 /// The passive side's terms of a connection.
 #[derive(Debug)]
-pub(super) struct Terms {
+pub(super) struct AcceptedParams {
     /// Reads that the active side may have in flight.
     reads: u8,
     depths: Depths,
@@ -55,15 +55,15 @@ pub(super) struct Terms {
 
 /// The cards between which a message travels, and the port of both.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ends {
+pub(super) struct CardPair {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) port: usize,
 }
 
-impl Ends {
-    /// The ends of an answer.
-    fn back(self) -> Self {
+impl CardPair {
+    /// The way back.
+    fn reversed(self) -> Self {
         Self { from: self.to, to: self.from, port: self.port }
     }
 
@@ -75,7 +75,7 @@ impl Ends {
 
 /// A message with its ends.
 pub(super) struct Envelope {
-    pub(super) ends: Ends,
+    pub(super) ends: CardPair,
     pub(super) message: Message,
 }
 
@@ -96,7 +96,7 @@ struct Channel {
 }
 
 /// The result of a listener's screen for a request.
-pub(crate) type Screened = Box<dyn Any + Send>;
+pub(crate) type ScreenResult = Box<dyn Any + Send>;
 
 /// A listener at an address.
 struct Listener {
@@ -127,7 +127,7 @@ struct ConnectRequest {
     rnr_retry: u8,
     /// The listener, once the request has arrived.
     listener: Option<ListenerKey>,
-    screened: Option<Screened>,
+    screened: Option<ScreenResult>,
     /// Whether it has ended for the connecting side: timed out, or its queue pair is gone.
     closed: bool,
 }
@@ -144,7 +144,7 @@ impl ConnectRequest {
 /// The state that a connection manager borrows for one call.
 pub(super) struct CmContext<'a> {
     pub(super) now: Time,
-    pub(super) agenda: &'a Agenda,
+    pub(super) event_queue: &'a EventQueue,
     pub(super) faults: &'a mut Faults,
     pub(super) cards: &'a Cards,
     pub(super) qps: &'a mut Slab<QueuePair>,
@@ -248,7 +248,7 @@ impl ConnectionManager {
 
     /// The private data of a connect request, its addresses and the initiator's depths, and the result of the
     /// listener's screen.
-    pub(super) fn request(&mut self, key: u32) -> Option<(Vec<u8>, ConnInfo, Option<Screened>)> {
+    pub(super) fn request(&mut self, key: u32) -> Option<(Vec<u8>, ConnInfo, Option<ScreenResult>)> {
         let request = self.requests.get_mut(key)?;
         Some((request.private_data.clone(), request.seen_by_listener(), request.screened.take()))
     }
@@ -256,7 +256,7 @@ impl ConnectionManager {
 
 /// Processing of messages that arrive.
 impl ConnectionManager {
-    fn send(&mut self, cx: &mut CmContext<'_>, ends: Ends, message: Message) {
+    fn send(&mut self, cx: &mut CmContext<'_>, ends: CardPair, message: Message) {
         let mut latency = self.latency;
         for _ in 0..REPEATS_LOST {
             if !cx.faults.loses_packet() {
@@ -265,7 +265,7 @@ impl ConnectionManager {
             latency += self.latency * REPEAT_AFTER;
         }
         let key = self.messages.insert(Envelope { ends, message });
-        cx.agenda.schedule(cx.now + latency, Event::CmMessage(key));
+        cx.event_queue.schedule(cx.now + latency, Event::CmMessage(key));
     }
 
     /// Removes and returns a message that arrives.
@@ -284,9 +284,9 @@ impl ConnectionManager {
         let (port, number, from) = (request.port, request.addr.port(), request.from);
         let refused = Message::Reject { request: key, private_data: None };
         let Some(to) = to else {
-            return self.send(cx, Ends { from, to: from, port }, refused);
+            return self.send(cx, CardPair { from, to: from, port }, refused);
         };
-        let ends = Ends { from: to, to: from, port };
+        let ends = CardPair { from: to, to: from, port };
         let found = [(to, Some(port), number), (to, None, number)].into_iter().find(|listener| {
             let listener = self.listeners.get(listener);
             listener.is_some_and(|listener| self.channels.get(listener.channel).is_some())
@@ -329,13 +329,13 @@ impl ConnectionManager {
     pub(super) fn accept_arrives(
         &mut self,
         cx: &mut CmContext<'_>,
-        ends: Ends,
+        ends: CardPair,
         (key, passive): (u32, u32),
         private_data: Vec<u8>,
-        terms: &Terms,
+        terms: &AcceptedParams,
     ) {
         let Some(request) = self.requests.remove(key) else { return };
-        let (back, active) = (ends.back(), request.qp);
+        let (back, active) = (ends.reversed(), request.qp);
         let mtu = cx.qps.get(passive).map_or(self.mtu, QueuePair::mtu);
         let reported_qp_num = cx.qps.get(passive).and_then(|qp| qp.reported_qp_num).unwrap_or(passive);
         let open = |qp: &&mut QueuePair| qp.state() == QpState::Init && !request.closed;
@@ -358,13 +358,19 @@ impl ConnectionManager {
     }
 
     /// The connecting side reports that it is ready.
-    pub(super) fn ready_arrives(&mut self, cx: &mut CmContext<'_>, ends: Ends, passive: u32, active: u32) {
+    pub(super) fn ready_arrives(
+        &mut self,
+        cx: &mut CmContext<'_>,
+        ends: CardPair,
+        passive: u32,
+        active: u32,
+    ) {
         let knows = |qp: &QueuePair| qp.accepts() && qp.peer().is_some_and(|peer| peer.qp == active);
         if cx.qps.get(passive).is_some_and(knows) {
             return self.establish(cx, passive);
         }
         let over = Message::Disconnect { qp: active, from: passive, nak: None };
-        self.send(cx, ends.back(), over);
+        self.send(cx, ends.reversed(), over);
     }
 
     /// The passive side is connected: the connecting side has reported it, or has sent data.
@@ -378,7 +384,7 @@ impl ConnectionManager {
     }
 
     /// A queue pair has entered the error state: notifies its channel and its peer.
-    pub(super) fn ended(&mut self, cx: &mut CmContext<'_>, qp: u32, ended: Ended) {
+    pub(super) fn ended(&mut self, cx: &mut CmContext<'_>, qp: u32, ended: QpCleanup) {
         self.accepted.remove(&qp);
         let Some(found) = cx.qps.get(qp) else { return };
         let (channel, from) = (found.channel, found.port());
@@ -394,7 +400,7 @@ impl ConnectionManager {
         }
         if let Some(peer) = ended.peer {
             let message = Message::Disconnect { qp: peer.qp, from: qp, nak: ended.nak };
-            self.send(cx, Ends { from: from.card, to: peer.card, port: from.port }, message);
+            self.send(cx, CardPair { from: from.card, to: peer.card, port: from.port }, message);
         }
     }
 }
@@ -432,8 +438,8 @@ impl ConnectionManager {
         };
         let key = self.requests.insert(request);
         found.set_request(key, channel);
-        self.send(cx, Ends { from, to: from, port }, Message::Connect { request: key });
-        cx.agenda.schedule(cx.now + param.timeout, Event::ConnectTimeout(key));
+        self.send(cx, CardPair { from, to: from, port }, Message::Connect { request: key });
+        cx.event_queue.schedule(cx.now + param.timeout, Event::ConnectTimeout(key));
         Ok(())
     }
 
@@ -449,7 +455,7 @@ impl ConnectionManager {
     }
 
     /// A request was answered, which leaves room for another in the backlog.
-    fn answered(&mut self, key: u32) {
+    fn free_backlog_slot(&mut self, key: u32) {
         let listener = self.requests.get_mut(key).and_then(|request| request.listener.take());
         if let Some(listener) = listener.and_then(|listener| self.listeners.get_mut(&listener)) {
             listener.waiting = listener.waiting.saturating_sub(1);
@@ -458,12 +464,12 @@ impl ConnectionManager {
 
     /// Rejects a connect request.
     pub(super) fn reject(&mut self, cx: &mut CmContext<'_>, key: u32, private_data: Vec<u8>) {
-        self.answered(key);
+        self.free_backlog_slot(key);
         let Some(request) = self.requests.get(key) else { return };
         let (to, port) = (request.from, request.port);
         let Some(from) = cx.cards.find(request.to.0, request.to.1) else { return };
         let message = Message::Reject { request: key, private_data: Some(private_data) };
-        self.send(cx, Ends { from, to, port }, message);
+        self.send(cx, CardPair { from, to, port }, message);
     }
 
     /// Accepts a connect request with an idle queue pair. Returns the ends of the connection, unless the
@@ -474,8 +480,8 @@ impl ConnectionManager {
         (channel, qp): (u32, u32),
         key: u32,
         param: &ConnParam,
-    ) -> Option<Ends> {
-        self.answered(key);
+    ) -> Option<CardPair> {
+        self.free_backlog_slot(key);
         let request = self.requests.get(key)?;
         let (active, to, port, reads) = (request.qp, request.from, request.port, request.reads);
         let rnr_retry = request.rnr_retry;
@@ -492,14 +498,14 @@ impl ConnectionManager {
             request: key,
             passive: qp,
             private_data: param.private_data.clone(),
-            terms: Terms {
+            terms: AcceptedParams {
                 reads: reads.0.min(param.responder_resources),
                 depths: Depths::of(param),
                 rnr_retry: param.rnr_retry,
             },
         };
         self.accepted.insert(qp, info);
-        let ends = Ends { from, to, port };
+        let ends = CardPair { from, to, port };
         self.send(cx, ends, message);
         Some(ends)
     }

@@ -3,16 +3,16 @@
 
 use host::{Rng, Span, Time};
 
-use super::agenda::Agenda;
 use super::event::Event;
+use super::event_queue::EventQueue;
 use crate::machine::{self, Params};
 use crate::parts::{ns, us};
 
 /// Random numbers for the decisions.
 #[derive(Clone, Debug)]
-struct Chance(Rng);
+struct FaultRng(Rng);
 
-impl Chance {
+impl FaultRng {
     fn new(seed: u64) -> Self {
         Self(Rng::new(seed ^ 0x6e69_635f_6d6f_6465))
     }
@@ -31,7 +31,7 @@ impl Chance {
 /// The faults of a world.
 #[derive(Clone, Debug)]
 pub(super) struct Faults {
-    chance: Chance,
+    chance: FaultRng,
     params: machine::Faults,
     /// Ports of each card.
     ports: usize,
@@ -41,16 +41,16 @@ impl Faults {
     /// The faults that this machine configures, in the world of this seed.
     pub(super) fn new(seed: u64, params: &Params) -> Self {
         let ports = params.link.port_count as usize;
-        Self { chance: Chance::new(seed), params: params.faults, ports }
+        Self { chance: FaultRng::new(seed), params: params.faults, ports }
     }
 
     /// Schedules the faults with a fixed time.
-    pub(super) fn begin(&self, agenda: &Agenda) {
+    pub(super) fn begin(&self, event_queue: &EventQueue) {
         for (at, event) in
             [(self.params.cut_us, Event::CableCut), (self.params.death_us, Event::MachineDeath)]
         {
             if at > 0.0 {
-                agenda.schedule(Time::ZERO + us(at), event);
+                event_queue.schedule(Time::ZERO + us(at), event);
             }
         }
     }
@@ -66,7 +66,7 @@ impl Faults {
     }
 
     /// How long a receiver stalls at a packet, if it does.
-    pub(super) fn stall(&mut self) -> Option<Span> {
+    pub(super) fn receiver_stall(&mut self) -> Option<Span> {
         self.chance.ppm(self.params.stall_ppm).then(|| self.chance.up_to_ns(self.params.stall_ns))
     }
 
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn fault_rates_match_their_probability() {
-        let mut chance = Chance::new(1);
+        let mut chance = FaultRng::new(1);
         let hits = (0..100_000).filter(|_| chance.ppm(100_000.0)).count();
         assert!((9_500..10_500).contains(&hits), "{hits}");
         assert!((0..1000).all(|_| !chance.ppm(0.0)));

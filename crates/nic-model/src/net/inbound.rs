@@ -9,9 +9,9 @@ use super::completions::Slots;
 use super::event::Event;
 use super::network::Network;
 use super::packet::{Body, Packet, PortId};
-use super::requester::{AnswerStatus, Placed, Response, Rnr};
-use super::responder::{Acknowledgement, OutOfOrder, Refusal, Responder, TakenReceive};
-use crate::parts::transport::Extra;
+use super::requester::{AnswerStatus, Response, ResponseProgress, Rnr};
+use super::responder::{Acknowledgement, OutOfOrder, RequestError, Responder, TakenReceive};
+use crate::parts::transport::PacketWork;
 
 /// Whether a packet of a request takes the single receive of its message.
 fn takes_receive(op: SendOp, first: bool, last: bool) -> bool {
@@ -35,14 +35,14 @@ impl Network {
             return self.release(now, number);
         }
         let delay = self.faults.delay();
-        let at = self.wires.forward(now, delay, &mut self.packets[number]);
-        self.agenda.schedule(at, Event::PacketArrived(number));
+        let at = self.ports.forward(now, delay, &mut self.packets[number]);
+        self.event_queue.schedule(at, Event::PacketArrived(number));
     }
 
     /// Whether a packet in the switch is lost.
     fn is_lost(&mut self, number: u32) -> bool {
         let Packet { from, to, .. } = self.packets[number];
-        let cut = self.wires.is_cut(from) || self.wires.is_cut(to);
+        let cut = self.ports.is_cut(from) || self.ports.is_cut(to);
         let dead = self.cards[from.card].dead || self.cards[to.card].dead;
         cut || dead || self.faults.loses_packet()
     }
@@ -53,7 +53,7 @@ impl Network {
         if self.is_silent(now, card) {
             return self.release(now, number);
         }
-        if let Some(stall) = self.faults.stall() {
+        if let Some(stall) = self.faults.receiver_stall() {
             self.cards[card].transport.stall(now, stall);
         }
         match self.packets[number].body {
@@ -77,7 +77,7 @@ impl Network {
         };
         let card = &mut self.cards[to.card];
         if !found.responder.expects(psn) {
-            card.transport.receive(now, Extra::default());
+            card.transport.receive(now, PacketWork::default());
             self.out_of_order(now, number, op);
             return self.release(now, number);
         }
@@ -86,7 +86,7 @@ impl Network {
         let takes_time = takes && !(merged && matches!(op, SendOp::WriteImm(..)));
         let names_memory = first && packet.body.has_address();
         let finishes = takes_time && card.transport.ends_behind();
-        let extra = Extra { takes: takes_time, names_memory, ..Extra::default() };
+        let extra = PacketWork { takes: takes_time, names_memory, ..PacketWork::default() };
         let [begun, ready] = card.transport.receive(head, extra);
         let Some(fetched) = (if takes { self.take_receive(head, qp) } else { Some(head) }) else {
             if let Some(found) = self.qps.get_mut(qp) {
@@ -111,7 +111,7 @@ impl Network {
         packet.write_from = found.responder.place_from(data);
         packet.complete_from = ready.max(fetched);
         packet.finishes = finishes;
-        self.agenda.schedule(packet.write_from.max(now), Event::PacketReadyToPlace(number));
+        self.event_queue.schedule(packet.write_from.max(now), Event::PacketReadyToPlace(number));
     }
 
     fn out_of_order(&mut self, now: Time, number: u32, op: SendOp) {
@@ -160,7 +160,7 @@ impl Network {
         let card = self.packets[number].to.card;
         let (begins, retry_at) = self.cards[card].writer.begin(now, number);
         if let Some(at) = retry_at {
-            self.agenda.schedule(at, Event::DmaWriteDone(card as u32));
+            self.event_queue.schedule(at, Event::DmaWriteDone(card as u32));
         }
         if begins {
             self.write(now, number);
@@ -173,7 +173,7 @@ impl Network {
             self.write(now, number);
         }
         if let Some(at) = self.cards[card].writer.next_at() {
-            self.agenda.schedule(at, Event::DmaWriteDone(card as u32));
+            self.event_queue.schedule(at, Event::DmaWriteDone(card as u32));
         }
     }
 
@@ -197,7 +197,7 @@ impl Network {
         let (end, latency) = self.cards.write(now, card, write, &self.protection);
         let done = if finishes { self.cards[card].transport.finish(end.max(from)) } else { end };
         let there = (done + latency).max(from);
-        let loopback = self.wires.is_loopback(PortId { card, port });
+        let loopback = self.ports.is_loopback(PortId { card, port });
         let kernel = &mut self.cards[card].kernel;
         let seen = match loopback {
             true => kernel.process_local(there, copied),
@@ -205,7 +205,7 @@ impl Network {
         };
         let seen = self.qps.get_mut(qp).map_or(seen, |qp| qp.responder.placed_at(seen));
         self.extents = extents;
-        self.agenda.schedule(seen, Event::PacketPlaced(number));
+        self.event_queue.schedule(seen, Event::PacketPlaced(number));
     }
 
     /// Finds the destination of a packet's data; returns whether all of it is accessible.
@@ -252,7 +252,7 @@ impl Network {
 /// The responder's queue pair.
 impl Network {
     /// Executes the request of a packet, and acknowledges it.
-    fn carry_out(&mut self, now: Time, number: u32, op: SendOp) -> Result<(), Refusal> {
+    fn carry_out(&mut self, now: Time, number: u32, op: SendOp) -> Result<(), RequestError> {
         match op {
             SendOp::Read(remote) => self.answer_read(number, remote)?,
             op if op.is_atomic() => self.carry_out_atomic(number, op)?,
@@ -265,13 +265,13 @@ impl Network {
         match found.responder.on_executed(packet, op, mtu) {
             Acknowledgement::Response => self.want_to_send(now, qp),
             Acknowledgement::Packet(psn) => self.send_control(now, qp, psn, Body::Ack),
-            Acknowledgement::Along => self.wires.add_ack(now, port),
+            Acknowledgement::Along => self.ports.add_ack(now, port),
         }
         Ok(())
     }
 
     /// Places the data of a write or a send, and completes its receive at the end.
-    fn write_data(&mut self, now: Time, number: u32, op: SendOp) -> Result<(), Refusal> {
+    fn write_data(&mut self, now: Time, number: u32, op: SendOp) -> Result<(), RequestError> {
         let packet = &self.packets[number];
         let &Packet { qp, to, last, len, total, solicited, .. } = packet;
         let Some(found) = self.qps.get(qp) else { return Ok(()) };
@@ -291,7 +291,7 @@ impl Network {
             SendOp::SendImm(imm) => wc.imm = Some(imm),
             SendOp::SendInv(key) => {
                 if !self.protection.invalidate(domain, key) {
-                    return Err(Refusal::of_invalidation());
+                    return Err(RequestError::of_invalidation());
                 }
                 wc.invalidated = Some(key);
             }
@@ -301,37 +301,37 @@ impl Network {
         Ok(())
     }
 
-    fn answer_read(&mut self, number: u32, remote: RemoteAddr) -> Result<(), Refusal> {
+    fn answer_read(&mut self, number: u32, remote: RemoteAddr) -> Result<(), RequestError> {
         let packet = &self.packets[number];
         let Some(found) = self.qps.get_mut(packet.qp) else { return Ok(()) };
         let (remote, left) = (remote.offset(packet.offset), packet.total - packet.offset);
         let need = verbs::Access::REMOTE_READ;
         if !self.protection.peer_may_use(found.parts.domain, remote, left, need) {
-            return Err(Refusal::forbidden(WcStatus::RemAccessErr));
+            return Err(RequestError::access_violation(WcStatus::RemAccessErr));
         }
         found.responder.queue_read_response(packet, remote);
         Ok(())
     }
 
-    fn carry_out_atomic(&mut self, number: u32, op: SendOp) -> Result<(), Refusal> {
+    fn carry_out_atomic(&mut self, number: u32, op: SendOp) -> Result<(), RequestError> {
         let Packet { qp, psn, to, .. } = self.packets[number];
         let (SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. }) = op else {
             return Ok(());
         };
         if !remote.addr.is_multiple_of(8) {
-            return Err(Refusal::forbidden(WcStatus::RemInvReqErr));
+            return Err(RequestError::access_violation(WcStatus::RemInvReqErr));
         }
         let mut extents = std::mem::take(&mut self.extents);
         let found = self.find_target(number, &mut extents);
         let extent = extents.first().copied().filter(|_| found);
         self.extents = extents;
-        let extent = extent.ok_or(Refusal::forbidden(WcStatus::RemAccessErr))?;
+        let extent = extent.ok_or(RequestError::access_violation(WcStatus::RemAccessErr))?;
         let change = |old: u64| match op {
             SendOp::CompareSwap { compare, swap, .. } if old == compare => swap,
             SendOp::FetchAdd { add, .. } => old.wrapping_add(add),
             _ => old,
         };
-        let old = self.protection.change_word(&extent, change).map_err(Refusal::forbidden)?;
+        let old = self.protection.change_word(&extent, change).map_err(RequestError::access_violation)?;
         self.cards.signal(to.card);
         if let Some(found) = self.qps.get_mut(qp) {
             found.responder.queue_atomic_response(psn, old);
@@ -341,24 +341,24 @@ impl Network {
 
     /// A request fails here: completes its receive with an error, notifies the peer, and ends the connection.
     /// Earlier requests are answered first.
-    fn fail_request(&mut self, now: Time, qp: u32, psn: u64, refusal: Refusal) {
+    fn fail_request(&mut self, now: Time, qp: u32, psn: u64, refusal: RequestError) {
         if let Some(status) = refusal.receive {
             self.complete_receive(now, qp, Wc { status, opcode: WcOpcode::Recv, ..Wc::default() }, false);
         }
         let Some(found) = self.qps.get_mut(qp) else { return };
         match found.responder.queue_refusal(psn, refusal) {
             true => self.want_to_send(now, qp),
-            false => self.refuse(now, qp, psn, refusal),
+            false => self.reject_request(now, qp, psn, refusal),
         }
     }
 
     /// Notifies the peer that its request failed, and ends the connection.
-    pub(super) fn refuse(&mut self, now: Time, qp: u32, psn: u64, refusal: Refusal) {
+    pub(super) fn reject_request(&mut self, now: Time, qp: u32, psn: u64, refusal: RequestError) {
         self.send_control(now, qp, psn, Body::Nak(refusal.status));
         let Some(found) = self.qps.get_mut(qp) else { return };
         found.responder.failed(psn, refusal.status);
         let context = found.parts.context;
-        if refusal.forbidden {
+        if refusal.is_access_violation {
             self.report_event(context, AsyncEvent::QpAccessError { qp_num: qp });
         }
         self.fail(now, qp);
@@ -394,7 +394,7 @@ impl Network {
             }
             Body::RnrNak(pause) => match requester.receiver_not_ready(now, psn) {
                 Rnr::Stale => {}
-                Rnr::Pause => self.agenda.schedule(now + pause, Event::RnrPauseEnded(qp)),
+                Rnr::Pause => self.event_queue.schedule(now + pause, Event::RnrPauseEnded(qp)),
                 Rnr::Failed => self.advance(now, qp),
             },
             Body::SequenceNak if requester.on_missing(now, psn) => self.want_to_send(now, qp),
@@ -418,12 +418,12 @@ impl Network {
         let known = found.is_peer_card(packet.from.card) && found.state() == QpState::ReadyToSend;
         let card = &mut self.cards[found.card];
         let head = card.works_from(now, packet.head_at);
-        let [ready, _] = card.transport.receive(head, Extra::default());
+        let [ready, _] = card.transport.receive(head, PacketWork::default());
         match found.requester.on_response(now, packet.psn, known) {
             Response::Take(request) => {
                 packet.request = request;
                 packet.write_from = found.responder.place_from(ready);
-                self.agenda.schedule(packet.write_from.max(now), Event::PacketReadyToPlace(number));
+                self.event_queue.schedule(packet.write_from.max(now), Event::PacketReadyToPlace(number));
             }
             Response::Drop { resend } => {
                 if resend {
@@ -445,9 +445,9 @@ impl Network {
         self.cards.signal(to.card);
         let Some(found) = self.qps.get_mut(qp) else { return };
         match found.requester.response_placed(request, psn, placed) {
-            Placed::Part => {}
-            Placed::Failed => self.advance(now, qp),
-            Placed::Whole => {
+            ResponseProgress::Part => {}
+            ResponseProgress::Failed => self.advance(now, qp),
+            ResponseProgress::Whole => {
                 self.advance(now, qp);
                 self.want_to_send(now, qp);
             }
@@ -460,10 +460,10 @@ impl Network {
         let alive = found.state() == QpState::ReadyToSend && !self.cards[found.card].dead;
         match found.requester.check_answers(now, &self.rules, alive) {
             AnswerStatus::Idle => {}
-            AnswerStatus::CheckAt(at) => self.agenda.schedule(at, Event::AnswerCheck(qp)),
+            AnswerStatus::CheckAt(at) => self.event_queue.schedule(at, Event::AnswerCheck(qp)),
             AnswerStatus::Failed => self.advance(now, qp),
             AnswerStatus::Resend(at) => {
-                self.agenda.schedule(at, Event::AnswerCheck(qp));
+                self.event_queue.schedule(at, Event::AnswerCheck(qp));
                 self.want_to_send(now, qp);
             }
         }

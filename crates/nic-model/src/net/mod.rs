@@ -15,10 +15,10 @@
 //! | `protection` | memory regions, NIC memory, copies |
 //! | `card` | a card: bus, engines, their queues, object counts |
 //! | `scheduler` | the order in which a card's queue pairs send |
-//! | `wires` | ports, cables, the switch |
+//! | `ports` | ports, cables, the switch |
 //! | `packet`, `context`, `slab` | packets in flight, opened devices, tables |
 //! | `faults` | fault injection |
-//! | `agenda`, `event` | events in the world's queue |
+//! | `event_queue`, `event` | events in the world's queue |
 //!
 //! `network` holds all of them. For each event and each call from `api` it calls one module after the other,
 //! and passes the result of one to the next; `outbound` and `inbound` are the two halves of a packet's path.
@@ -26,17 +26,18 @@
 //!
 //! The lock is never held while a rank yields: [`host::world::Node::sync`] comes before it.
 
-mod agenda;
 mod card;
 mod completions;
 pub(crate) mod connections;
 mod context;
 mod event;
+mod event_queue;
 mod faults;
 mod inbound;
 mod network;
 mod outbound;
 mod packet;
+mod ports;
 pub(crate) mod protection;
 pub(crate) mod queue_pair;
 mod receives;
@@ -44,7 +45,6 @@ mod requester;
 mod responder;
 mod scheduler;
 pub(crate) mod slab;
-mod wires;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -56,7 +56,7 @@ use crate::machine::{Machine, Params};
 use event::Event;
 pub(crate) use network::Network;
 
-/// All cards of one machine file in a world, and the wires between them.
+/// All cards of one machine file in a world, and the cables between them.
 pub(crate) struct Net {
     params: Params,
     payload: Payload,
@@ -69,7 +69,7 @@ impl Net {
     /// settings are equal.
     pub(crate) fn of_node(node: &Node, machine: &Machine, payload: Payload) -> Arc<Self> {
         let (timeline, params) = (node.timeline(), machine.params);
-        let nets = timeline.shared_object("modelled networks", || Arc::new(Nets::default()));
+        let nets = timeline.shared_object("modelled networks", || Arc::new(Networks::default()));
         let mut nets = nets.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = nets.iter().find(|net| net.params == params && net.payload == payload);
         if let Some(net) = known {
@@ -95,7 +95,7 @@ impl Net {
 
 /// All networks of a world.
 #[derive(Default)]
-struct Nets(Mutex<Vec<Arc<Net>>>);
+struct Networks(Mutex<Vec<Arc<Net>>>);
 
 impl EventHandler for Net {
     fn on_event(&self, now: Time, token: u64) {

@@ -16,22 +16,22 @@ use verbs::{
     SrqInit, Wc, WcOpcode, WcStatus,
 };
 
-use super::agenda::Agenda;
 use super::card::Cards;
 use super::completions::{Completions, CqOwner, Entry, ShownEntry, Slots};
 use super::connections::{
-    ChannelEvent, CmContext, ConnectionManager, Ends, Envelope, ListenerKey, Message, Screened,
+    CardPair, ChannelEvent, CmContext, ConnectionManager, Envelope, ListenerKey, Message, ScreenResult,
 };
 use super::context::Context;
 use super::event::Event;
+use super::event_queue::EventQueue;
 use super::faults::Faults;
 use super::packet::{Packets, PortId};
+use super::ports::PortTable;
 use super::protection::{Extent, Protection};
 use super::queue_pair::{QueuePair, QueuePairParts};
 use super::receives::{ReceiveQueue, SharedReceiveQueue};
-use super::requester::Rules;
+use super::requester::TransportSettings;
 use super::slab::Slab;
-use super::wires::Wires;
 use crate::config::Payload;
 use crate::limits::ObjectKind;
 use crate::machine::Params;
@@ -40,11 +40,11 @@ use crate::parts::us;
 /// The modules of a network. Objects are named by keys, cards by index.
 pub(crate) struct Network {
     pub(super) params: Params,
-    pub(super) rules: Rules,
-    pub(super) agenda: Agenda,
+    pub(super) rules: TransportSettings,
+    pub(super) event_queue: EventQueue,
     pub(super) faults: Faults,
     pub(super) cards: Cards,
-    pub(super) wires: Wires,
+    pub(super) ports: PortTable,
     pub(super) packets: Packets,
     pub(super) protection: Protection,
     pub(super) completions: Completions,
@@ -63,11 +63,11 @@ impl Network {
     pub(super) fn new(params: &Params, payload: Payload, timeline: Timeline) -> Self {
         Self {
             params: *params,
-            rules: Rules::new(params),
+            rules: TransportSettings::new(params),
             faults: Faults::new(timeline.seed(), params),
-            agenda: Agenda::new(timeline),
+            event_queue: EventQueue::new(timeline),
             cards: Cards::default(),
-            wires: Wires::default(),
+            ports: PortTable::default(),
             packets: Packets::default(),
             protection: Protection::new((params.nic_memory.size_mib as u64) << 20, payload),
             completions: Completions::default(),
@@ -82,8 +82,8 @@ impl Network {
 
     /// The network has become an event handler of its world.
     pub(super) fn set_actor(&mut self, handler: HandlerId) {
-        self.agenda.set_actor(handler);
-        self.faults.begin(&self.agenda);
+        self.event_queue.set_actor(handler);
+        self.faults.begin(&self.event_queue);
     }
 
     /// Maximum data in a packet, unless a connection uses less.
@@ -131,7 +131,7 @@ impl Network {
     /// Opens a card of a node, or one port of it; returns the numbers of the opened device and of the card.
     pub(crate) fn open(&mut self, node: &Node, number: usize, port: Option<usize>) -> (u32, usize) {
         let card = self.cards.find(node.index(), number).unwrap_or_else(|| {
-            self.wires.plug_in(&self.params);
+            self.ports.plug_in(&self.params);
             self.cards.add(node, number, &self.params)
         });
         (self.contexts.insert(Context::new(card, port)), card)
@@ -296,7 +296,7 @@ impl Network {
     pub(crate) fn post_send(&mut self, now: Time, qp: u32, wr: &SendWr<'_>) {
         if let Some(found) = self.qps.get_mut(qp) {
             found.requester.post(wr);
-            self.agenda.schedule(now, Event::DoorbellRung(qp));
+            self.event_queue.schedule(now, Event::DoorbellRung(qp));
         }
     }
 
@@ -310,7 +310,7 @@ impl Network {
         let Some(found) = self.qps.get_mut(qp) else { return };
         found.receives.post(wr, now);
         if found.state() == QpState::Error {
-            self.agenda.schedule(now, Event::Flush(qp));
+            self.event_queue.schedule(now, Event::Flush(qp));
         }
     }
 
@@ -323,7 +323,7 @@ impl Network {
 
     /// The processor notifies a card of polled completions or posted receives, which occupies the bus.
     pub(crate) fn notify_card(&mut self, now: Time, card: usize) {
-        self.agenda.schedule(now, Event::CardNotified(card as u32));
+        self.event_queue.schedule(now, Event::CardNotified(card as u32));
     }
 
     /// Polls completions; returns their number.
@@ -350,7 +350,7 @@ impl Network {
         self.completions.write(cq, entry);
         let behind_data = matches!(entry.wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
         let seen = card.complete(now, behind_data);
-        self.agenda.schedule(seen, Event::EntryVisible(cq));
+        self.event_queue.schedule(seen, Event::EntryVisible(cq));
     }
 
     /// The processor sees the next entry of a completion queue. An overrun fails all queue pairs of the
@@ -361,7 +361,7 @@ impl Network {
             ShownEntry::Nothing => {}
             ShownEntry::Entry { notify } => {
                 if notify {
-                    self.agenda
+                    self.event_queue
                         .schedule(now + self.cards[owner.card].interrupt.latency, Event::ChannelEvent(cq));
                 }
                 self.cards.signal(owner.card);
@@ -440,7 +440,7 @@ impl Network {
         let card = &mut self.cards[found.card];
         if !card.dead {
             let seen = card.complete(now, true);
-            self.agenda.schedule(seen, Event::LastReceive(qp));
+            self.event_queue.schedule(seen, Event::LastReceive(qp));
         }
     }
 
@@ -485,8 +485,8 @@ fn free(slots: Slots, qps: &mut Slab<QueuePair>, srqs: &mut Slab<SharedReceiveQu
 impl Network {
     /// The connection managers, and the state that they borrow for a call.
     pub(super) fn connecting(&mut self, now: Time) -> (&mut ConnectionManager, CmContext<'_>) {
-        let Self { connections, agenda, faults, cards, qps, .. } = self;
-        (connections, CmContext { now, agenda, faults, cards, qps })
+        let Self { connections, event_queue, faults, cards, qps, .. } = self;
+        (connections, CmContext { now, event_queue, faults, cards, qps })
     }
 
     pub(crate) fn create_cm(&mut self, card: usize) -> u32 {
@@ -504,7 +504,7 @@ impl Network {
     }
 
     /// The private data of a connect request, its addresses, and the result of the listener's screen.
-    pub(crate) fn connect_request(&mut self, key: u32) -> Option<(Vec<u8>, ConnInfo, Option<Screened>)> {
+    pub(crate) fn connect_request(&mut self, key: u32) -> Option<(Vec<u8>, ConnInfo, Option<ScreenResult>)> {
         self.connections.request(key)
     }
 
@@ -558,7 +558,7 @@ impl Network {
             return self.fail(now, qp);
         };
         if self.is_unreachable(now, ends) {
-            self.agenda.schedule(now + us(self.params.connection.lost_after_us), Event::PeerLost(qp));
+            self.event_queue.schedule(now + us(self.params.connection.lost_after_us), Event::PeerLost(qp));
         }
     }
 
@@ -606,7 +606,7 @@ impl Network {
     fn connect_arrives(&mut self, now: Time, request: u32) {
         let Some(((node, number), port)) = self.connections.target(request) else { return };
         let to = self.cards.find(node, number);
-        if to.is_some_and(|card| self.is_silent(now, card) || self.wires.is_cut(PortId { card, port })) {
+        if to.is_some_and(|card| self.is_silent(now, card) || self.ports.is_cut(PortId { card, port })) {
             return;
         }
         let (connections, mut cx) = self.connecting(now);
@@ -643,8 +643,8 @@ impl Network {
     }
 
     /// Whether messages between two cards are lost.
-    fn is_unreachable(&mut self, now: Time, ends: Ends) -> bool {
-        let cut = ends.ports().into_iter().any(|port| self.wires.is_cut(port));
+    fn is_unreachable(&mut self, now: Time, ends: CardPair) -> bool {
+        let cut = ends.ports().into_iter().any(|port| self.ports.is_cut(port));
         self.is_silent(now, ends.from) || self.is_silent(now, ends.to) || cut
     }
 
@@ -656,17 +656,17 @@ impl Network {
 
     fn on_cable_cut(&mut self, now: Time) {
         let Some(port) = self.cut_port() else { return };
-        self.wires.set_cut(port, true);
+        self.ports.set_cut(port, true);
         self.schedule_peer_lost(now, port.card, Some(port.port));
         if let Some(at) = self.faults.repaired_at(now) {
-            self.agenda.schedule(at, Event::CableRepaired);
+            self.event_queue.schedule(at, Event::CableRepaired);
         }
     }
 
     /// Repairs the cut cable: connections can use it again.
     fn on_cable_repaired(&mut self) {
         if let Some(port) = self.cut_port() {
-            self.wires.set_cut(port, false);
+            self.ports.set_cut(port, false);
         }
     }
 
@@ -693,7 +693,7 @@ impl Network {
             qp.peer().is_some() && ends && port.is_none_or(|port| qp.port().port == port)
         });
         for (qp, _) in affected {
-            self.agenda.schedule(now + patience, Event::PeerLost(qp));
+            self.event_queue.schedule(now + patience, Event::PeerLost(qp));
         }
     }
 

@@ -8,8 +8,8 @@ use verbs::{QpState, WcStatus};
 use super::event::Event;
 use super::network::Network;
 use super::packet::{Body, Outgoing, Packet, PortId, Source};
-use super::responder::Refusal;
-use crate::parts::transport::Extra;
+use super::responder::RequestError;
+use crate::parts::transport::PacketWork;
 
 /// How the card learns of a request.
 impl Network {
@@ -19,7 +19,7 @@ impl Network {
         let card = &mut self.cards[found.card];
         if !card.dead {
             let known = card.ring(now);
-            self.agenda.schedule(known, Event::DoorbellSeen(qp));
+            self.event_queue.schedule(known, Event::DoorbellSeen(qp));
         }
     }
 
@@ -61,7 +61,7 @@ impl Network {
             descriptors.fetching.push_back(qp);
             let done = self.cards[card].fetch(now, bytes);
             self.want_descriptor(qp);
-            self.agenda.schedule(done, Event::DescriptorFetched(card as u32));
+            self.event_queue.schedule(done, Event::DescriptorFetched(card as u32));
         }
     }
 
@@ -110,7 +110,7 @@ impl Network {
             if c.dead || !c.scheduler.is_free() {
                 return;
             }
-            let begun = c.scheduler.turns().any(|port| self.send_from(now, PortId { card, port }));
+            let begun = c.scheduler.ports_from_next().any(|port| self.send_from(now, PortId { card, port }));
             if !begun {
                 return;
             }
@@ -119,7 +119,7 @@ impl Network {
 
     /// Starts the next packet of a port; returns whether there is one.
     fn send_from(&mut self, now: Time, port: PortId) -> bool {
-        while let Some(qp) = self.cards[port.card].scheduler.first(port.port) {
+        while let Some(qp) = self.cards[port.card].scheduler.next_to_send(port.port) {
             let wire = self.qps.get(qp).map_or(port.port, |qp| qp.port().port);
             if !self.cards[port.card].scheduler.has_room(wire) {
                 return false;
@@ -149,7 +149,7 @@ impl Network {
         match found.responder.next_packet(base.clone(), mtu) {
             Some(Ok(outgoing)) => Some(outgoing),
             Some(Err((psn, refusal))) => {
-                self.refuse(now, qp, psn, refusal);
+                self.reject_request(now, qp, psn, refusal);
                 None
             }
             None => self.next_of_request(now, qp, base),
@@ -162,7 +162,7 @@ impl Network {
         let (card, mtu) = (found.card, found.mtu());
         if let Some((at, look)) = found.requester.next_begin(now) {
             if look {
-                self.agenda.schedule(at, Event::BeginDue(qp));
+                self.event_queue.schedule(at, Event::BeginDue(qp));
             }
             return None;
         }
@@ -183,7 +183,7 @@ impl Network {
         }
         let looks = self.qps.get_mut(qp).and_then(|qp| qp.requester.expect_answer(now, &self.rules));
         if let Some(at) = looks {
-            self.agenda.schedule(at, Event::AnswerCheck(qp));
+            self.event_queue.schedule(at, Event::AnswerCheck(qp));
         }
         Some(outgoing)
     }
@@ -198,8 +198,8 @@ impl Network {
         extents.clear();
         if found.source(&packet, source, &self.protection, &mut extents) {
             let PortId { card, port } = packet.from;
-            let merges = |op| self.cards[card].descriptors.merges(op, packet.total);
-            packet.merged = matches!(packet.body, Body::Request(op) if merges(op));
+            let fits_in_descriptor = |op| self.cards[card].descriptors.fits_in_descriptor(op, packet.total);
+            packet.merged = matches!(packet.body, Body::Request(op) if fits_in_descriptor(op));
             packet.sges = extents.len() as u64;
             packet.data = self.packets.data();
             self.protection.gather(&extents, packet.offset, packet.total, &mut packet.data);
@@ -215,9 +215,9 @@ impl Network {
             let (end, loaded) = self.cards.read(now, card, (read, port, packet.first), &self.protection);
             let loaded = self.cards[card].scheduler.read(now, port, end, loaded);
             let number = self.packets.insert(packet);
-            self.agenda.schedule(loaded, Event::PacketLoaded(number));
+            self.event_queue.schedule(loaded, Event::PacketLoaded(number));
             if !self.cards[card].scheduler.is_free() {
-                self.agenda.schedule(end, Event::DmaReadDone(card as u32));
+                self.event_queue.schedule(end, Event::DmaReadDone(card as u32));
             }
             self.fetch_when_idle(now, card);
             self.extents = extents;
@@ -237,7 +237,7 @@ impl Network {
                 }
                 self.advance(now, qp);
             }
-            _ => self.refuse(now, qp, psn, Refusal::forbidden(WcStatus::RemAccessErr)),
+            _ => self.reject_request(now, qp, psn, RequestError::access_violation(WcStatus::RemAccessErr)),
         }
     }
 
@@ -256,28 +256,29 @@ impl Network {
             return self.release(now, number);
         }
         let names_memory = packet.first && packet.body.has_address();
-        let extra = Extra { sges: packet.sges, begins: packet.begins, names_memory, ..Extra::default() };
+        let extra =
+            PacketWork { sges: packet.sges, begins: packet.begins, names_memory, ..PacketWork::default() };
         let ready = card.transport.send(now, extra);
-        if self.wires.is_loopback(from) {
+        if self.ports.is_loopback(from) {
             (packet.credit, packet.head_at) = (true, ready);
-            return self.agenda.schedule(ready, Event::PacketArrived(number));
+            return self.event_queue.schedule(ready, Event::PacketArrived(number));
         }
         packet.ready_at = card.transport.hand_over(ready, packet.len);
-        if self.wires.send(now, number, &mut self.packets, &self.agenda) {
+        if self.ports.send(now, number, &mut self.packets, &self.event_queue) {
             self.has_left(now, from);
         }
     }
 
     /// A link may continue sending.
     pub(super) fn on_link_ready(&mut self, now: Time, port: PortId) {
-        if self.wires.link(now, port, &mut self.packets, &self.agenda) {
+        if self.ports.link(now, port, &mut self.packets, &self.event_queue) {
             self.has_left(now, port);
         }
     }
 
     /// A data packet has left by a port: another one may be read.
     fn has_left(&mut self, now: Time, port: PortId) {
-        self.cards[port.card].scheduler.left(port.port);
+        self.cards[port.card].scheduler.packet_left(port.port);
         self.send_pending(now, port.card);
     }
 
@@ -287,10 +288,10 @@ impl Network {
         if !packet.credit {
             return;
         }
-        if self.wires.is_loopback(packet.to) {
+        if self.ports.is_loopback(packet.to) {
             return self.has_left(now, packet.to);
         }
-        if let Some(waiter) = self.wires.free_slot(now, packet.to, &mut self.packets, &self.agenda) {
+        if let Some(waiter) = self.ports.free_slot(now, packet.to, &mut self.packets, &self.event_queue) {
             self.has_left(now, waiter);
         }
     }
@@ -299,7 +300,12 @@ impl Network {
     pub(super) fn send_control(&mut self, now: Time, qp: u32, psn: u64, body: Body) {
         let packet = self.qps.get(qp).and_then(|qp| qp.packet());
         if let Some(packet) = packet.filter(|packet| !self.cards[packet.from.card].dead) {
-            self.wires.send_control(now, Packet { psn, body, ..packet }, &mut self.packets, &self.agenda);
+            self.ports.send_control(
+                now,
+                Packet { psn, body, ..packet },
+                &mut self.packets,
+                &self.event_queue,
+            );
         }
     }
 }

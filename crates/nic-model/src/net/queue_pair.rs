@@ -29,7 +29,7 @@ pub(super) struct Peer {
 
 /// Cleanup for a queue pair that has entered the error state.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
+pub(super) struct QpCleanup {
     pub(super) before: QpState,
     /// The peer that is not notified yet.
     pub(super) peer: Option<Peer>,
@@ -244,17 +244,17 @@ impl QueuePair {
     }
 
     /// Moves it to the error state; `None` if it is in that state already.
-    pub(super) fn fail(&mut self) -> Option<Ended> {
+    pub(super) fn fail(&mut self) -> Option<QpCleanup> {
         if self.state == QpState::Error {
             return None;
         }
         let before = std::mem::replace(&mut self.state, QpState::Error);
-        Some(Ended {
+        Some(QpCleanup {
             before,
             peer: self.peer.take(),
             request: self.request.take(),
             established: std::mem::take(&mut self.established),
-            nak: self.responder.end(),
+            nak: self.responder.close(),
         })
     }
 

@@ -19,7 +19,7 @@ use crate::parts::us;
 
 /// The transport engine's settings for all requesters.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+pub(super) struct TransportSettings {
     /// Maximum number of requests that have begun and are not acknowledged.
     begun_max: u64,
     retry_timeout: Span,
@@ -28,8 +28,8 @@ pub(super) struct Rules {
     splits_notice: bool,
 }
 
-impl Rules {
-    /// The rules of this machine.
+impl TransportSettings {
+    /// The settings of this machine.
     pub(super) fn new(params: &Params) -> Self {
         Self {
             begun_max: params.transport.begun_requests as u64,
@@ -94,7 +94,7 @@ impl Wqe {
 
 /// A request failed before it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Halted;
+pub(super) struct RequestFailed;
 
 /// The effect of a receiver-not-ready NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ pub(super) enum Response {
 
 /// The effect of a response packet that is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Placed {
+pub(super) enum ResponseProgress {
     /// More packets follow.
     Part,
     /// It was the last packet of the response.
@@ -142,7 +142,7 @@ pub(super) enum AnswerStatus {
 
 /// A request that has ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Retired {
+pub(super) struct FinishedRequest {
     /// Its completion, if it has one, and the slots of the send queue that this frees. The caller fills in
     /// the queue pair.
     pub(super) completion: Option<(Wc, u32)>,
@@ -412,10 +412,10 @@ impl Requester {
     pub(super) fn next_packet(
         &mut self,
         now: Time,
-        rules: &Rules,
+        rules: &TransportSettings,
         (protection, domain): (&Protection, u32),
         (base, mtu): (Packet, u64),
-    ) -> (std::result::Result<Option<Outgoing>, Halted>, bool) {
+    ) -> (std::result::Result<Option<Outgoing>, RequestFailed>, bool) {
         let mut skipped = false;
         loop {
             if self.rnr_pause || self.next >= self.fetched {
@@ -441,7 +441,7 @@ impl Requester {
             }
             if let Err(status) = self.begin(rules, mtu, (protection, domain)) {
                 self.fail(number, status);
-                return (Err(Halted), skipped);
+                return (Err(RequestFailed), skipped);
             }
         }
         let outgoing = self.packet_of(number, rules.splits_notice, mtu, Packet { begins, ..base });
@@ -452,7 +452,7 @@ impl Requester {
         (Ok(Some(outgoing)), skipped)
     }
 
-    fn may_begin(&self, rules: &Rules, number: u64) -> bool {
+    fn may_begin(&self, rules: &TransportSettings, number: u64) -> bool {
         let (wqe, reads) = (self.wqe(number), self.reads.len());
         // Earlier requests that have begun and are not completed.
         let full = number - self.head >= rules.begun_max;
@@ -462,7 +462,7 @@ impl Requester {
     /// Assigns packet numbers to the next request, unless it must fail.
     fn begin(
         &mut self,
-        rules: &Rules,
+        rules: &TransportSettings,
         mtu: u64,
         (protection, domain): (&Protection, u32),
     ) -> std::result::Result<(), WcStatus> {
@@ -535,7 +535,7 @@ impl Requester {
     }
 
     /// A packet that needs an answer was sent: returns when to check for it, unless a check is scheduled.
-    pub(super) fn expect_answer(&mut self, now: Time, rules: &Rules) -> Option<Time> {
+    pub(super) fn expect_answer(&mut self, now: Time, rules: &TransportSettings) -> Option<Time> {
         (!std::mem::replace(&mut self.timed, true)).then(|| now + rules.retry_timeout)
     }
 
@@ -648,22 +648,27 @@ impl Requester {
     }
 
     /// A packet of a response is in memory, if that was `found`.
-    pub(super) fn response_placed(&mut self, request: u64, psn: u64, found: bool) -> Placed {
+    pub(super) fn response_placed(&mut self, request: u64, psn: u64, found: bool) -> ResponseProgress {
         if !found {
             self.fail(request, WcStatus::LocProtErr);
-            return Placed::Failed;
+            return ResponseProgress::Failed;
         }
         let wqe = self.wqe_mut(request);
         if wqe.psn.map(|first| first + wqe.packets) != Some(psn + 1) {
-            return Placed::Part;
+            return ResponseProgress::Part;
         }
         wqe.answered = true;
         self.reads.retain(|read| *read != request);
-        Placed::Whole
+        ResponseProgress::Whole
     }
 
     /// Checks whether answers are overdue; `alive`: neither the connection nor the card has failed.
-    pub(super) fn check_answers(&mut self, now: Time, rules: &Rules, alive: bool) -> AnswerStatus {
+    pub(super) fn check_answers(
+        &mut self,
+        now: Time,
+        rules: &TransportSettings,
+        alive: bool,
+    ) -> AnswerStatus {
         let timeout = rules.retry_timeout;
         self.timed = alive && self.head < self.tail && self.wqe(self.head).psn.is_some();
         if !self.timed {
@@ -690,7 +695,7 @@ impl Requester {
 /// Completion of requests, in the order of posting.
 impl Requester {
     /// Removes the oldest request, if it has completed or failed.
-    pub(super) fn retire_oldest(&mut self) -> Option<Retired> {
+    pub(super) fn retire_oldest(&mut self) -> Option<FinishedRequest> {
         if self.head == self.tail {
             return None;
         }
@@ -705,7 +710,7 @@ impl Requester {
             (self.next, self.packet) = (self.head, 0);
         }
         let completion = self.completion(number, failed.unwrap_or_default(), bytes);
-        Some(Retired { completion, failed: failed.is_some() })
+        Some(FinishedRequest { completion, failed: failed.is_some() })
     }
 
     /// The completion of a request, if it is signaled or failed.
@@ -757,7 +762,7 @@ mod tests {
     /// A requester whose card learns of requests immediately, with memory to send.
     struct Bench {
         requester: Requester,
-        rules: Rules,
+        rules: TransportSettings,
         protection: Protection,
         memory: Sge,
     }
@@ -770,7 +775,7 @@ mod tests {
             let (lkey, addr) = protection.register((1, 0), 1, &buf, Access::LOCAL_WRITE).expect("a region");
             let cap = QpCap { max_send_wr: 8, ..QpCap::default() };
             let memory = Sge { addr, length: 0, lkey };
-            let (requester, rules) = (Requester::new(cap, false), Rules::new(&params));
+            let (requester, rules) = (Requester::new(cap, false), TransportSettings::new(&params));
             Self { requester, rules, protection, memory }
         }
 
@@ -867,7 +872,7 @@ mod tests {
         assert_eq!(bench.sends(), [0]);
         for psn in 0..3 {
             assert_eq!(bench.requester.on_response(NOW, psn, true), Response::Take(0));
-            let placed = if psn == 2 { Placed::Whole } else { Placed::Part };
+            let placed = if psn == 2 { ResponseProgress::Whole } else { ResponseProgress::Part };
             assert_eq!(bench.requester.response_placed(0, psn, true), placed);
         }
         assert_eq!(bench.retires(), [Some((1, WcStatus::Success))]);
@@ -935,7 +940,7 @@ mod tests {
             bench.requester.next_packet(NOW, &bench.rules, memory, base).0
         };
         assert!(matches!(next(), Ok(Some(_))));
-        assert_eq!(next().err(), Some(Halted), "its memory is smaller");
+        assert_eq!(next().err(), Some(RequestFailed), "its memory is smaller");
         assert!(matches!(next(), Ok(None)));
         assert!(bench.retires().is_empty(), "the first comes first");
         bench.requester.acknowledge(NOW, 1);

@@ -21,29 +21,29 @@ const ATOMICS_KEPT: usize = 128;
 
 /// How a request failed at the responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct RequestError {
     /// The status for the peer.
     pub(super) status: WcStatus,
     /// The status of the receive that it took, if it took one.
     pub(super) receive: Option<WcStatus>,
     /// Whether the peer violated access rights, which is reported to this side's program.
-    pub(super) forbidden: bool,
+    pub(super) is_access_violation: bool,
 }
 
-impl Refusal {
+impl RequestError {
     /// The peer violated access rights.
-    pub(super) fn forbidden(status: WcStatus) -> Self {
-        Self { status, receive: None, forbidden: true }
+    pub(super) fn access_violation(status: WcStatus) -> Self {
+        Self { status, receive: None, is_access_violation: true }
     }
 
     /// The receive that the request took is unusable.
     fn of_receive(receive: WcStatus, status: WcStatus) -> Self {
-        Self { status, receive: Some(receive), forbidden: false }
+        Self { status, receive: Some(receive), is_access_violation: false }
     }
 
     /// The peer tried to invalidate a key without permission.
     pub(super) fn of_invalidation() -> Self {
-        Self { receive: Some(WcStatus::LocProtErr), ..Self::forbidden(WcStatus::RemAccessErr) }
+        Self { receive: Some(WcStatus::LocProtErr), ..Self::access_violation(WcStatus::RemAccessErr) }
     }
 }
 
@@ -73,7 +73,7 @@ enum OwedKind {
     /// The value that an atomic found.
     Atomic(u64),
     /// The request failed.
-    Refusal(Refusal),
+    RequestError(RequestError),
 }
 
 /// How to react to a packet out of sequence.
@@ -140,8 +140,8 @@ impl Responder {
     pub(super) fn out_of_order(&mut self, packet: &Packet, op: SendOp) -> OutOfOrder {
         let &Packet { psn, last, offset, total, .. } = packet;
         if psn > self.expected {
-            let told = std::mem::replace(&mut self.gap, true);
-            return if told { OutOfOrder::Ignore } else { OutOfOrder::Missing(self.expected) };
+            let is_reported = std::mem::replace(&mut self.gap, true);
+            return if is_reported { OutOfOrder::Ignore } else { OutOfOrder::Missing(self.expected) };
         }
         match op {
             _ if psn >= self.done => OutOfOrder::Ignore,
@@ -232,31 +232,35 @@ impl Responder {
         packet: &Packet,
         op: SendOp,
         (protection, domain): (&Protection, u32),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestError> {
         if !packet.first {
             return Ok(());
         }
         if let SendOp::Write(remote) | SendOp::WriteImm(remote, _) = op {
             let allowed = protection.peer_may_use(domain, remote, packet.total, Access::REMOTE_WRITE);
-            return if allowed { Ok(()) } else { Err(Refusal::forbidden(WcStatus::RemAccessErr)) };
+            return if allowed {
+                Ok(())
+            } else {
+                Err(RequestError::access_violation(WcStatus::RemAccessErr))
+            };
         }
         let index = packet.receive.saturating_sub(self.taken_first) as usize;
         let Some(taken) = self.taken.get(index) else { return Ok(()) };
         let room: u64 = taken.sges.iter().map(|sge| u64::from(sge.length)).sum();
         if packet.total > room {
-            return Err(Refusal::of_receive(WcStatus::LocLenErr, WcStatus::RemInvReqErr));
+            return Err(RequestError::of_receive(WcStatus::LocLenErr, WcStatus::RemInvReqErr));
         }
         if !protection.may_use_first(taken.domain, &taken.sges, packet.total, Access::LOCAL_WRITE) {
-            return Err(Refusal::of_receive(WcStatus::LocProtErr, WcStatus::RemOpErr));
+            return Err(RequestError::of_receive(WcStatus::LocProtErr, WcStatus::RemOpErr));
         }
         Ok(())
     }
 
     /// The memory of a message was deregistered after the check.
-    pub(super) fn target_is_gone(op: SendOp) -> Refusal {
+    pub(super) fn target_is_gone(op: SendOp) -> RequestError {
         match op {
-            SendOp::Write(_) | SendOp::WriteImm(..) => Refusal::forbidden(WcStatus::RemAccessErr),
-            _ => Refusal::of_receive(WcStatus::LocProtErr, WcStatus::RemOpErr),
+            SendOp::Write(_) | SendOp::WriteImm(..) => RequestError::access_violation(WcStatus::RemAccessErr),
+            _ => RequestError::of_receive(WcStatus::LocProtErr, WcStatus::RemOpErr),
         }
     }
 
@@ -297,21 +301,25 @@ impl Responder {
     }
 
     /// Queues the failure of a request after the responses to earlier requests, if there are any.
-    pub(super) fn queue_refusal(&mut self, psn: u64, refusal: Refusal) -> bool {
+    pub(super) fn queue_refusal(&mut self, psn: u64, refusal: RequestError) -> bool {
         self.refusing = !self.owed.is_empty();
         if self.refusing {
-            self.owed.push_back(OwedPacket { psn, what: OwedKind::Refusal(refusal) });
+            self.owed.push_back(OwedPacket { psn, what: OwedKind::RequestError(refusal) });
         }
         self.refusing
     }
 
     /// The next owed packet, based on `base`, which precedes this side's own requests: a packet of a
     /// response, or the failure of the request with this packet.
-    pub(super) fn next_packet(&mut self, base: Packet, mtu: u64) -> Option<Result<Outgoing, (u64, Refusal)>> {
+    pub(super) fn next_packet(
+        &mut self,
+        base: Packet,
+        mtu: u64,
+    ) -> Option<Result<Outgoing, (u64, RequestError)>> {
         let OwedPacket { psn, what } = self.owed.pop_front()?;
         let base = Packet { psn, ..base };
         Some(Ok(match what {
-            OwedKind::Refusal(refusal) => return Some(Err((psn, refusal))),
+            OwedKind::RequestError(refusal) => return Some(Err((psn, refusal))),
             OwedKind::Atomic(old) => {
                 let body = Body::AtomicResponse(old);
                 let packet = Packet { body, first: true, last: true, len: 8, total: 8, ..base };
@@ -337,7 +345,7 @@ impl Responder {
     }
 
     /// The connection has ended: drops everything owed. Returns why it failed here, if it did.
-    pub(super) fn end(&mut self) -> Option<(u64, WcStatus)> {
+    pub(super) fn close(&mut self) -> Option<(u64, WcStatus)> {
         self.owed.clear();
         self.nak
     }
@@ -421,7 +429,7 @@ mod tests {
 
     #[test]
     fn refusal_follows_earlier_responses() {
-        let refusal = Refusal::forbidden(WcStatus::RemAccessErr);
+        let refusal = RequestError::access_violation(WcStatus::RemAccessErr);
         assert!(!Responder::default().queue_refusal(0, refusal), "nothing stands before it");
         let mut responder = Responder::default();
         responder.queue_atomic_response(0, 7);
@@ -429,7 +437,7 @@ mod tests {
         assert!(matches!(responder.next_packet(Packet::default(), MTU), Some(Ok(_))));
         assert!(matches!(responder.next_packet(Packet::default(), MTU), Some(Err((1, _)))));
         responder.failed(1, WcStatus::RemAccessErr);
-        assert_eq!(responder.end(), Some((1, WcStatus::RemAccessErr)));
+        assert_eq!(responder.close(), Some((1, WcStatus::RemAccessErr)));
     }
 
     #[test]
@@ -443,9 +451,9 @@ mod tests {
         let check = |total, op| responder.check_message(&packet(0, total), op, (&table, 1));
         assert_eq!(check(100, SendOp::Send), Ok(()));
         let long = check(101, SendOp::Send).expect_err("it is too long");
-        assert_eq!((long.receive, long.forbidden), (Some(WcStatus::LocLenErr), false));
+        assert_eq!((long.receive, long.is_access_violation), (Some(WcStatus::LocLenErr), false));
         let write =
             check(1, SendOp::Write(RemoteAddr { addr, rkey: lkey })).expect_err("it is not open to peers");
-        assert_eq!((write.receive, write.forbidden), (None, true));
+        assert_eq!((write.receive, write.is_access_violation), (None, true));
     }
 }

@@ -51,13 +51,13 @@ impl Scheduler {
     }
 
     /// All ports, starting with the next one to send.
-    pub(super) fn turns(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(super) fn ports_from_next(&self) -> impl Iterator<Item = usize> + use<> {
         let (ports, turn) = (self.lanes.len(), self.turn);
         (0..ports).map(move |i| (turn + i) % ports)
     }
 
     /// The next queue pair to send at a port.
-    pub(super) fn first(&self, port: usize) -> Option<u32> {
+    pub(super) fn next_to_send(&self, port: usize) -> Option<u32> {
         self.lanes[port].active.front().copied()
     }
 
@@ -99,7 +99,7 @@ impl Scheduler {
     }
 
     /// A packet has left for the wire.
-    pub(super) fn left(&mut self, port: usize) {
+    pub(super) fn packet_left(&mut self, port: usize) {
         self.lanes[port].ahead -= 1;
     }
 }
@@ -114,24 +114,24 @@ mod tests {
         [7, 8].into_iter().for_each(|qp| scheduler.activate(0, qp));
         scheduler.activate(1, 9);
         assert_eq!(
-            (scheduler.first(0), scheduler.first(1)),
+            (scheduler.next_to_send(0), scheduler.next_to_send(1)),
             (Some(7), None),
             "a loopback is of the first port"
         );
         scheduler.next_qp(0, 9);
-        assert_eq!(scheduler.first(0), Some(7), "it was not its turn");
+        assert_eq!(scheduler.next_to_send(0), Some(7), "it was not its turn");
         scheduler.next_qp(0, 7);
-        assert_eq!(scheduler.first(0), Some(8));
+        assert_eq!(scheduler.next_to_send(0), Some(8));
         scheduler.deactivate(0);
-        assert_eq!(scheduler.first(0), Some(9));
+        assert_eq!(scheduler.next_to_send(0), Some(9));
     }
 
     #[test]
     fn ports_take_turns_by_packets() {
         let mut scheduler = Scheduler::new(3, 4);
-        assert_eq!(scheduler.turns().collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(scheduler.ports_from_next().collect::<Vec<_>>(), [0, 1, 2]);
         scheduler.end_turn(0);
-        assert_eq!(scheduler.turns().collect::<Vec<_>>(), [1, 2, 0]);
+        assert_eq!(scheduler.ports_from_next().collect::<Vec<_>>(), [1, 2, 0]);
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
         scheduler.read_on();
         assert_eq!(scheduler.read(at(10), 0, at(10), at(20)), at(50), "behind the first");
         assert!(scheduler.is_free() && !scheduler.has_room(0) && scheduler.has_room(1));
-        scheduler.left(0);
+        scheduler.packet_left(0);
         assert!(scheduler.has_room(0));
     }
 }

@@ -11,7 +11,7 @@ const SAME_EVERY_RUN: u64 = 4096;
 
 /// Costs of calls; constant.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Calls {
+pub(crate) struct CallCosts {
     pub(crate) post_send: Span,
     /// The cost of posting the message that follows a write with immediate data, if there is one.
     pub(crate) post_notice: Span,
@@ -56,7 +56,7 @@ pub(crate) fn steps(params: &Params) -> [Span; Step::ALL.len()] {
     })
 }
 
-impl Calls {
+impl CallCosts {
     pub(crate) fn new(params: &Params) -> Self {
         let h = &params.host;
         Self {
@@ -127,17 +127,17 @@ mod tests {
     #[test]
     fn steps_of_libraries_cost_what_the_file_says() {
         let mut machine = Machine::load("mt23108-vapi").expect("a built-in machine");
-        assert_eq!(Calls::new(&machine.params).processor().steps, [Span::ZERO; 4], "nothing was said");
+        assert_eq!(CallCosts::new(&machine.params).processor().steps, [Span::ZERO; 4], "nothing was said");
         for (key, value) in [("call_ns", "100"), ("request_ns", "50"), ("match_ns", "7"), ("event_ns", "30")]
         {
             machine.set(&format!("software.{key}"), value).expect("a key");
         }
-        let steps = Calls::new(&machine.params).processor().steps;
+        let steps = CallCosts::new(&machine.params).processor().steps;
         assert_eq!(steps, [100.0, 50.0, 7.0, 30.0].map(ns));
         for (key, value) in [("tcp.head_calls", "2"), ("host.poll_full_ns", "400")] {
             machine.set(key, value).expect("a key");
         }
-        let steps = Calls::new(&machine.params).processor().steps;
+        let steps = CallCosts::new(&machine.params).processor().steps;
         assert_eq!(steps[3], ns(830.0), "and calls for a message's head");
     }
 
@@ -148,7 +148,7 @@ mod tests {
         for page in ["4506", "3686", "65536"] {
             let mut machine = Machine::load("myrinet-gm").expect("a built-in machine");
             machine.set("translation.page_bytes", page).expect("a key");
-            let calls = Calls::new(&machine.params);
+            let calls = CallCosts::new(&machine.params);
             let costs = [0, 1, 7, 4095].map(|page| calls.register(0x7f00_0000_0100 + page * 4096, 70_000));
             assert!(costs.iter().all(|cost| *cost == costs[0]), "{page}: {costs:?}");
         }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn registering_costs_by_the_page() {
         let params = Machine::load("mt23108-vapi").expect("a built-in machine").params;
-        let calls = Calls::new(&params);
+        let calls = CallCosts::new(&params);
         assert_eq!(calls.register(8192, 4096), ns(73_060.0), "one page, as published");
         assert_eq!(calls.register(8191, 4096), ns(73_060.0 + params.host.register_page_ns), "it lies on two");
         assert_eq!(calls.deregister(0, 1), ns(82_050.0));

@@ -57,20 +57,20 @@ impl Descriptors {
 
     /// Bytes of a send request's descriptor, in a queue that allows up to `most` pieces.
     pub(crate) fn send(&self, pieces: usize, most: u32, inline: usize) -> u64 {
-        self.send_bytes + self.room(pieces, most) * self.segment_bytes + inline as u64
+        self.send_bytes + self.segment_slots(pieces, most) * self.segment_bytes + inline as u64
     }
 
     /// Bytes of a receive's descriptor, in a queue that allows up to `most` pieces.
     pub(crate) fn receive(&self, pieces: usize, most: u32) -> u64 {
-        self.receive_bytes + self.room(pieces, most) * self.segment_bytes
+        self.receive_bytes + self.segment_slots(pieces, most) * self.segment_bytes
     }
 
-    fn room(&self, pieces: usize, most: u32) -> u64 {
+    fn segment_slots(&self, pieces: usize, most: u32) -> u64 {
         if self.by_limit { most.into() } else { pieces as u64 }
     }
 
     /// Whether a message of `len` bytes is in its descriptor.
-    pub(crate) fn merges(&self, op: SendOp, len: u64) -> bool {
+    pub(crate) fn fits_in_descriptor(&self, op: SendOp, len: u64) -> bool {
         len < match op {
             SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => self.merge_send,
             SendOp::Write(_) | SendOp::WriteImm(..) => self.merge_write,
@@ -101,9 +101,13 @@ mod tests {
         let mut params = Machine::load("mt23108-vapi").expect("a built-in machine").params;
         (params.descriptor.merge_send_bytes, params.descriptor.merge_write_bytes) = (64.0, 0.0);
         let (descriptors, remote) = (Descriptors::new(&params), verbs::RemoteAddr { addr: 0, rkey: 0 });
-        assert!(descriptors.merges(SendOp::Send, 63) && !descriptors.merges(SendOp::Send, 64));
         assert!(
-            !descriptors.merges(SendOp::Write(remote), 0) && !descriptors.merges(SendOp::Read(remote), 0)
+            descriptors.fits_in_descriptor(SendOp::Send, 63)
+                && !descriptors.fits_in_descriptor(SendOp::Send, 64)
+        );
+        assert!(
+            !descriptors.fits_in_descriptor(SendOp::Write(remote), 0)
+                && !descriptors.fits_in_descriptor(SendOp::Read(remote), 0)
         );
     }
 }

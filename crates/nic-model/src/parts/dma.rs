@@ -68,18 +68,18 @@ impl Dma {
     }
 
     /// The time after a message's first read from host memory until the engine can request more.
-    pub(crate) fn alone(&self) -> Span {
+    pub(crate) fn first_read_gap(&self) -> Span {
         if self.first_alone { self.read_latency } else { Span::ZERO }
     }
 
     /// Reads `bytes` in sequence; returns when the engine can continue reading.
     pub(crate) fn read(&mut self, now: Time, bytes: u64, bus: &mut Bus) -> Time {
-        bus.read(now, bytes).max(now + self.answered(bytes, bus))
+        bus.read(now, bytes).max(now + self.read_duration(bytes, bus))
     }
 
     /// How long it takes until `bytes` read in sequence have arrived, if nothing else delays them: each
     /// outstanding burst takes its latency and its time on the bus, then the next one is requested.
-    fn answered(&self, bytes: u64, bus: &Bus) -> Span {
+    fn read_duration(&self, bytes: u64, bus: &Bus) -> Span {
         let burst = bus.burst_bytes();
         let turn = bus.time_of_read(burst) + self.read_latency;
         Span::from_ps((turn.as_ps() as f64 * bytes as f64 / (burst * self.outstanding) as f64).round() as u64)
@@ -153,7 +153,7 @@ mod tests {
         params.dma.read_latency_ns = 600.0;
         for (alone, waits) in [(false, Span::ZERO), (true, ns(600.0))] {
             params.dma.first_alone_flag = alone;
-            assert_eq!(Dma::new(&params).alone(), waits);
+            assert_eq!(Dma::new(&params).first_read_gap(), waits);
         }
     }
 

@@ -4,7 +4,7 @@
 
 use host::{Span, Time};
 
-use super::calls::Calls;
+use super::calls::CallCosts;
 use super::ns;
 use super::server::Server;
 use crate::machine::Params;
@@ -23,7 +23,7 @@ pub(crate) struct Sockets {
 
 impl Sockets {
     /// The costs of a machine; zero if the card does all the work.
-    pub(crate) fn new(params: &Params, calls: &Calls) -> Self {
+    pub(crate) fn new(params: &Params, calls: &CallCosts) -> Self {
         let k = &params.tcp;
         Self {
             segment: ns(k.send_segment_ns),
@@ -134,7 +134,7 @@ mod tests {
     fn socket_costs_depend_on_bytes_segments_and_buffer() {
         let mut params = params();
         (params.link.mtu_bytes, params.tcp.buffer_bytes) = (2048.0, 0.0);
-        let sockets = |params: &Params| Sockets::new(params, &Calls::new(params));
+        let sockets = |params: &Params| Sockets::new(params, &CallCosts::new(params));
         assert_eq!(sockets(&params).send_cost(0), ns(500.0));
         assert_eq!(sockets(&params).send_cost(4097), ns(3.0 * 500.0 + 409.7));
         assert_eq!(sockets(&params).recv_cost(4096), ns(409.6), "as much as there is");

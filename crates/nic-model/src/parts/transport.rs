@@ -32,7 +32,7 @@ pub(crate) struct Transport {
 
 /// Extra work for a packet.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Extra {
+pub(crate) struct PacketWork {
     /// Number of SGEs that it was gathered from.
     pub(crate) sges: u64,
     /// Whether it starts its request.
@@ -69,12 +69,12 @@ impl Transport {
         if self.one_processor { &mut self.sending } else { &mut self.receiving }
     }
 
-    fn address(&self, packet: Extra) -> Span {
+    fn address(&self, packet: PacketWork) -> Span {
         if packet.names_memory { self.address } else { Span::ZERO }
     }
 
     /// A packet is sent; returns when it is ready for the wire.
-    pub(crate) fn send(&mut self, now: Time, packet: Extra) -> Time {
+    pub(crate) fn send(&mut self, now: Time, packet: PacketWork) -> Time {
         let request = if packet.begins { self.send_request } else { Span::ZERO };
         let segments = self.send_segment * packet.sges.saturating_sub(1);
         let span = self.send_packet + segments + request + self.address(packet);
@@ -89,7 +89,7 @@ impl Transport {
 
     /// A packet arrives; returns when its data can be placed, and when the receiving side has finished with
     /// it.
-    pub(crate) fn receive(&mut self, now: Time, packet: Extra) -> [Time; 2] {
+    pub(crate) fn receive(&mut self, now: Time, packet: PacketWork) -> [Time; 2] {
         let (span, message, latency) =
             (self.receive_packet + self.address(packet), self.receive_message, self.latency);
         let data = self.receiver().reserve(now, span) + latency;
@@ -146,9 +146,9 @@ mod tests {
         let t = &mut params.transport;
         (t.send_request_ns, t.send_segment_ns, t.send_packet_ns, t.latency_ns) = (400.0, 100.0, 1000.0, 0.0);
         let mut transport = Transport::new(&params);
-        let first = Extra { sges: 3, begins: true, ..Extra::default() };
+        let first = PacketWork { sges: 3, begins: true, ..PacketWork::default() };
         assert_eq!(transport.send(Time::ZERO, first) - Time::ZERO, ns(1600.0));
-        assert_eq!(transport.send(Time::ZERO, Extra::default()) - Time::ZERO, ns(2600.0));
+        assert_eq!(transport.send(Time::ZERO, PacketWork::default()) - Time::ZERO, ns(2600.0));
     }
 
     /// Goal: completing a message that takes a receive follows its data and delays no arrival, except on a
@@ -158,7 +158,7 @@ mod tests {
         let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let t = &mut params.transport;
         (t.receive_packet_ns, t.receive_message_ns, t.latency_ns) = (200.0, 700.0, 0.0);
-        let takes = Extra { takes: true, ..Extra::default() };
+        let takes = PacketWork { takes: true, ..PacketWork::default() };
         let mut transport = Transport::new(&params);
         let at = |nanos| Time::ZERO + ns(nanos);
         assert_eq!(transport.receive(Time::ZERO, takes), [at(200.0); 2]);
@@ -174,7 +174,7 @@ mod tests {
         let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let t = &mut params.transport;
         (t.send_packet_ns, t.receive_packet_ns, t.address_ns, t.latency_ns) = (1000.0, 500.0, 200.0, 0.0);
-        let named = Extra { names_memory: true, ..Extra::default() };
+        let named = PacketWork { names_memory: true, ..PacketWork::default() };
         for (processors, received) in [(ProcessorsKind::Separate, 700.0), (ProcessorsKind::Shared, 1900.0)] {
             params.transport.processors_kind = processors;
             let mut transport = Transport::new(&params);

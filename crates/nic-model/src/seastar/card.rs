@@ -9,40 +9,40 @@ use host::{EventCount, Span, Time};
 use verbs::Firmware;
 
 use super::flow::Flow;
-use super::path::Path;
-use super::work::Effect;
+use super::transfer_time::TransferTime;
+use super::work::HostWrite;
 
 /// A loaded firmware program.
-pub(super) struct Loaded {
+pub(super) struct LoadedFirmware {
     pub(super) domain: u32,
     /// Removed while it runs.
     pub(super) firmware: Option<Box<dyn Firmware>>,
     pub(super) wakeup: Arc<EventCount>,
-    pub(super) effects: Effects,
+    pub(super) effects: HostWrites,
     pub(super) wants_turn: bool,
-    /// The path of the last record that its host could see.
-    pub(super) last: Option<Path>,
+    /// The timing of the last record that its host could see.
+    pub(super) last: Option<TransferTime>,
 }
 
 /// A program's writes to host memory, which become visible in the order of the calls.
 #[derive(Default)]
-pub(super) struct Effects {
+pub(super) struct HostWrites {
     issued: u64,
     shown: u64,
-    ready: BTreeMap<u64, (Time, Effect)>,
+    ready: BTreeMap<u64, (Time, HostWrite)>,
     /// When the last one becomes visible.
     last: Time,
 }
 
-impl Effects {
+impl HostWrites {
     /// The sequence number of the next write.
-    pub(super) fn ticket(&mut self) -> u64 {
+    pub(super) fn take_sequence_number(&mut self) -> u64 {
         self.issued += 1;
         self.issued - 1
     }
 
     /// A write could be visible at `at`; returns all writes that are visible in order now, with their times.
-    pub(super) fn ready(&mut self, ticket: u64, at: Time, effect: Effect) -> Vec<(Time, Effect)> {
+    pub(super) fn ready(&mut self, ticket: u64, at: Time, effect: HostWrite) -> Vec<(Time, HostWrite)> {
         self.ready.insert(ticket, (at, effect));
         let mut seen = Vec::new();
         while let Some((at, effect)) = self.ready.remove(&self.shown) {
@@ -57,7 +57,7 @@ impl Effects {
 /// A card and its host.
 pub(super) struct Card {
     pub(super) node: Node,
-    pub(super) programs: BTreeMap<u16, Loaded>,
+    pub(super) programs: BTreeMap<u16, LoadedFirmware>,
     /// Until when the card's processor, the kernel, and the engines of both directions are busy.
     pub(super) processor: Time,
     pub(super) kernel: Time,
@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn writes_become_visible_in_the_order_of_the_calls() {
-        let (mut effects, us) = (Effects::default(), |n| Time::ZERO + Span::from_us(n));
-        let wakeup = || Effect::Notify(Arc::new(EventCount::new()));
-        let tickets = [effects.ticket(), effects.ticket(), effects.ticket()];
+        let (mut effects, us) = (HostWrites::default(), |n| Time::ZERO + Span::from_us(n));
+        let wakeup = || HostWrite::Notify(Arc::new(EventCount::new()));
+        let tickets = [effects.take_sequence_number(), effects.take_sequence_number(), effects.take_sequence_number()];
         let mut at = |ticket: usize, time| -> Vec<Time> {
             let seen = effects.ready(tickets[ticket], us(time), wakeup());
             seen.into_iter().map(|(at, _)| at).collect()

@@ -8,12 +8,14 @@ use host::world::{EventHandler, HandlerId, Node, Timeline};
 use host::{Span, Time};
 use verbs::{Error, Firmware, Message, Result};
 
-use super::card::{Card, Effects, Loaded};
+use super::card::{Card, HostWrites, LoadedFirmware};
 use super::costs::Costs;
 use super::mesh::Mesh;
-use super::path::{Component, Path, Profile};
 use super::recorder::Recorder;
-use super::work::{Address, Chain, ControlMessage, Effect, Event, FirmwareMessage, Step, Task, Work};
+use super::transfer_time::{Component, Profile, TransferTime};
+use super::work::{
+    Address, ControlMessage, Event, FirmwareMessage, HostWrite, PendingSteps, Step, Task, Work,
+};
 use crate::config::{Config, Payload};
 use crate::machine::{FlowKind, MatchKind, Params};
 use crate::net::protection::{Extent, Protection};
@@ -68,7 +70,7 @@ impl Fabric {
         let all = fabrics(&node.timeline());
         let all = all.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = all.iter().filter_map(|fabric| fabric.lock().last(node.index()));
-        last.max_by_key(|path| path.at).map(Profile::from)
+        last.max_by_key(|timing| timing.at).map(Profile::from)
     }
 }
 
@@ -84,7 +86,7 @@ pub(super) struct Cards {
     pub(super) protection: Protection,
     mesh: Mesh,
     cards: Vec<Option<Card>>,
-    chains: Slab<Chain>,
+    chains: Slab<PendingSteps>,
     events: Slab<Event>,
     timeline: Timeline,
     handler: Option<HandlerId>,
@@ -110,7 +112,7 @@ impl Cards {
     }
 
     /// Adds a card to a node, if it has none yet.
-    pub(super) fn plug(&mut self, node: &Node) -> Result<()> {
+    pub(super) fn add_card(&mut self, node: &Node) -> Result<()> {
         let (index, room) = (node.index(), self.mesh.len());
         Error::check_limit("nodes of the mesh", index as u64 + 1, room as u64)?;
         if self.cards.len() <= index {
@@ -134,9 +136,9 @@ impl Cards {
         card.map_or(Span::ZERO, |card| card.interrupted)
     }
 
-    fn last(&self, node: usize) -> Option<Path> {
+    fn last(&self, node: usize) -> Option<TransferTime> {
         let card = self.cards.get(node)?.as_ref()?;
-        card.programs.values().filter_map(|program| program.last).max_by_key(|path| path.at)
+        card.programs.values().filter_map(|program| program.last).max_by_key(|timing| timing.at)
     }
 
     /// Loads a firmware program.
@@ -151,9 +153,9 @@ impl Cards {
             let why = "a program is loaded there; choose another port".to_owned();
             return Err(Error::Address { addr: at.socket(), why });
         }
-        let (wakeup, effects) = (Arc::default(), Effects::default());
+        let (wakeup, effects) = (Arc::default(), HostWrites::default());
         let firmware = Some(firmware);
-        programs.insert(pid, Loaded { domain, firmware, wakeup, effects, wants_turn: false, last: None });
+        programs.insert(pid, LoadedFirmware { domain, firmware, wakeup, effects, wants_turn: false, last: None });
         Ok(at)
     }
 
@@ -162,7 +164,7 @@ impl Cards {
     }
 
     /// Removes a program; drop it after releasing the lock of the cards.
-    pub(super) fn unload(&mut self, at: Address) -> Option<Loaded> {
+    pub(super) fn unload(&mut self, at: Address) -> Option<LoadedFirmware> {
         self.card(at.node).programs.remove(&at.pid)
     }
 
@@ -175,8 +177,8 @@ impl Cards {
 
     fn event(&mut self, now: Time, key: u32) {
         match self.events.remove(key) {
-            Some(Event::Card { node, task, path }) => self.run_card_task(now, node, task, path),
-            Some(Event::Kernel { at, work, path }) => self.run_kernel_work(now, at, work, path),
+            Some(Event::Card { node, task, timing }) => self.run_card_task(now, node, task, timing),
+            Some(Event::Kernel { at, work, timing }) => self.run_kernel_work(now, at, work, timing),
             Some(Event::Departure(message)) => self.on_departure(now, message),
             Some(Event::Arrival(message)) => self.on_arrival(now, message),
             Some(Event::Visible { at, effect }) => self.on_visible(now, at, effect),
@@ -187,20 +189,20 @@ impl Cards {
     /// A command from the host to its program, issued at `now`; returns when the caller may continue.
     pub(super) fn command(&mut self, now: Time, at: Address, command: &[u8]) -> Time {
         let work = Work::Command(command.to_vec());
-        let mut path = Path::new(now);
+        let mut timing = TransferTime::new(now);
         match self.costs.place {
             MatchKind::Nic => {
                 let given = now + self.costs.post;
-                path.advance_to(given + self.costs.write, Component::HyperTransport);
+                timing.advance_to(given + self.costs.write, Component::HyperTransport);
                 let (node, task) = (at.node, Task::Program(at.pid, work));
-                self.schedule(path.at, Event::Card { node, task, path });
+                self.schedule(timing.at, Event::Card { node, task, timing });
                 given
             }
             MatchKind::Host => {
                 let begins = now.max(self.card(at.node).kernel);
-                path.advance_to(begins, Component::Waiting);
-                path.advance_to(begins + self.costs.trap, Component::Portals);
-                let ends = self.run(at, work, path);
+                timing.advance_to(begins, Component::Waiting);
+                timing.advance_to(begins + self.costs.trap, Component::Portals);
+                let ends = self.run(at, work, timing);
                 self.card(at.node).kernel = ends;
                 ends
             }
@@ -208,140 +210,146 @@ impl Cards {
     }
 
     /// The card's loop reaches a task.
-    fn run_card_task(&mut self, now: Time, node: usize, task: Task, mut path: Path) {
+    fn run_card_task(&mut self, now: Time, node: usize, task: Task, mut timing: TransferTime) {
         let (turn, busy) = (self.costs.turn, self.card(node).processor);
         // An idle processor is half way through its loop on average; a busy one starts a turn when it has
         // finished.
         let begins = if busy > now { busy + turn } else { now + Span::from_ps(turn.as_ps() / 2) };
-        path.advance_to(busy.min(begins), Component::Waiting);
-        path.advance_to(begins, Component::Polling);
+        timing.advance_to(busy.min(begins), Component::Waiting);
+        timing.advance_to(begins, Component::Polling);
         let ends = match task {
-            Task::Program(pid, work) => self.run(Address { node, pid }, work, path),
-            Task::Header(message) => self.on_header(message, path),
+            Task::Program(pid, work) => self.run(Address { node, pid }, work, timing),
+            Task::Header(message) => self.on_header(message, timing),
             Task::Transmit(message, chain) => {
-                path.advance_to(path.at + self.costs.card_transmit, Component::Transmit);
-                self.transmit(FirmwareMessage { path, ..*message }, chain);
-                path.at
+                timing.advance_to(timing.at + self.costs.card_transmit, Component::Transmit);
+                self.transmit(FirmwareMessage { timing, ..*message }, chain);
+                timing.at
             }
             Task::Deposit(chain) => {
-                path.advance_to(path.at + self.costs.card_deposit, Component::Receive);
-                self.deposit(chain, path);
-                path.at
+                timing.advance_to(timing.at + self.costs.card_deposit, Component::Receive);
+                self.deposit(chain, timing);
+                timing.at
             }
             Task::Done(chain) => {
-                path.advance_to(path.at + self.costs.complete, Component::Receive);
-                self.interrupt_kernel(chain, path)
+                timing.advance_to(timing.at + self.costs.complete, Component::Receive);
+                self.interrupt_kernel(chain, timing)
             }
-            Task::Control(control) => self.on_control(node, control, path),
-            Task::Retransmit(control) => self.retransmit(node, &control, path),
+            Task::Control(control) => self.on_control(node, control, timing),
+            Task::Retransmit(control) => self.retransmit(node, &control, timing),
             Task::SendControl(control) => {
-                path.advance_to(path.at + self.costs.card_transmit, Component::Transmit);
-                self.send_control(node, control, path);
-                path.at
+                timing.advance_to(timing.at + self.costs.card_transmit, Component::Transmit);
+                self.send_control(node, control, timing);
+                timing.at
             }
         };
         self.card(node).processor = ends;
     }
 
     /// A message for a program that runs in the kernel.
-    fn on_header(&mut self, message: Box<FirmwareMessage>, mut path: Path) -> Time {
+    fn on_header(&mut self, message: Box<FirmwareMessage>, mut timing: TransferTime) -> Time {
         let costs = self.costs;
-        path.advance_to(path.at + costs.card_receive, Component::Receive);
-        path.advance_to(path.at + costs.card_event, Component::Notify);
-        let (at, mut ends) = (message.to, path.at);
+        timing.advance_to(timing.at + costs.card_receive, Component::Receive);
+        timing.advance_to(timing.at + costs.card_event, Component::Notify);
+        let (at, mut ends) = (message.to, timing.at);
         if costs.flow == FlowKind::Corpse {
             let control = ControlMessage::accepted(&message);
             ends = ends + costs.card_protocol;
-            self.send_control(at.node, control, Path::new(ends));
+            self.send_control(at.node, control, TransferTime::new(ends));
         }
-        path.advance_to(path.at + costs.write, Component::Notify);
-        self.schedule(path.at, Event::Kernel { at, work: Work::Message(message), path });
+        timing.advance_to(timing.at + costs.write, Component::Notify);
+        self.schedule(timing.at, Event::Kernel { at, work: Work::Message(message), timing });
         ends
     }
 
     /// Interrupts the kernel, because a transfer has completed.
-    fn interrupt_kernel(&mut self, chain: u32, mut path: Path) -> Time {
-        path.advance_to(path.at + self.costs.card_event, Component::Notify);
-        let ends = path.at;
-        path.advance_to(ends + self.costs.write, Component::Notify);
+    fn interrupt_kernel(&mut self, chain: u32, mut timing: TransferTime) -> Time {
+        timing.advance_to(timing.at + self.costs.card_event, Component::Notify);
+        let ends = timing.at;
+        timing.advance_to(ends + self.costs.write, Component::Notify);
         if let Some(waiting) = self.chains.get(chain) {
             let at = waiting.at;
-            self.schedule(path.at, Event::Kernel { at, work: Work::Resume(chain), path });
+            self.schedule(timing.at, Event::Kernel { at, work: Work::Resume(chain), timing });
         }
         ends
     }
 
     /// A control message from another card about messages sent from here.
-    fn on_control(&mut self, node: usize, control: ControlMessage, mut path: Path) -> Time {
+    fn on_control(&mut self, node: usize, control: ControlMessage, mut timing: TransferTime) -> Time {
         if self.costs.flow == FlowKind::Cop {
-            path.advance_to(path.at + self.costs.card_receive, Component::Receive);
-            path.advance_to(path.at + self.costs.card_event, Component::Notify);
-            let ends = path.at;
-            path.advance_to(ends + self.costs.write, Component::Notify);
-            self.schedule(path.at, Event::Kernel { at: control.from, work: Work::Control(control), path });
+            timing.advance_to(timing.at + self.costs.card_receive, Component::Receive);
+            timing.advance_to(timing.at + self.costs.card_event, Component::Notify);
+            let ends = timing.at;
+            timing.advance_to(ends + self.costs.write, Component::Notify);
+            self.schedule(
+                timing.at,
+                Event::Kernel { at: control.from, work: Work::Control(control), timing },
+            );
             return ends;
         }
-        path.advance_to(path.at + self.costs.card_protocol, Component::Receive);
-        self.process_control(node, control, path);
-        path.at
+        timing.advance_to(timing.at + self.costs.card_protocol, Component::Receive);
+        self.process_control(node, control, timing);
+        timing.at
     }
 
     /// Processes a control message.
-    fn process_control(&mut self, node: usize, control: ControlMessage, path: Path) {
+    fn process_control(&mut self, node: usize, control: ControlMessage, timing: TransferTime) {
         if control.refused {
-            let at = path.at + self.costs.backoff;
-            self.schedule(at, Event::Card { node, task: Task::Retransmit(control), path: Path::new(at) });
+            let at = timing.at + self.costs.backoff;
+            self.schedule(
+                at,
+                Event::Card { node, task: Task::Retransmit(control), timing: TransferTime::new(at) },
+            );
         }
         for chain in self.card(node).flow.acknowledge(&control) {
-            self.on_transfer_done(node, chain, path);
+            self.on_transfer_done(node, chain, timing);
         }
     }
 
     /// A transfer that a chain waits for has completed: the processor that runs programs continues the chain
     /// when the card's loop gets there.
-    fn on_transfer_done(&mut self, node: usize, chain: u32, path: Path) {
+    fn on_transfer_done(&mut self, node: usize, chain: u32, timing: TransferTime) {
         let Some(at) = self.chains.get(chain).map(|chain| chain.at) else { return };
         let task = match self.costs.place {
             MatchKind::Nic => Task::Program(at.pid, Work::Resume(chain)),
             MatchKind::Host => Task::Done(chain),
         };
-        self.schedule(path.at, Event::Card { node, task, path });
+        self.schedule(timing.at, Event::Card { node, task, timing });
     }
 
     /// Retransmits messages from the refused one on.
-    fn retransmit(&mut self, node: usize, control: &ControlMessage, mut path: Path) -> Time {
+    fn retransmit(&mut self, node: usize, control: &ControlMessage, mut timing: TransferTime) -> Time {
         for message in self.card(node).flow.unacked_from(control) {
-            path.advance_to(path.at + self.costs.card_transmit, Component::Transmit);
-            self.depart(FirmwareMessage { path, ..message });
+            timing.advance_to(timing.at + self.costs.card_transmit, Component::Transmit);
+            self.depart(FirmwareMessage { timing, ..message });
         }
-        path.at
+        timing.at
     }
 
     /// Sends a control message to the card that sent messages.
-    fn send_control(&mut self, node: usize, control: ControlMessage, mut path: Path) {
+    fn send_control(&mut self, node: usize, control: ControlMessage, mut timing: TransferTime) {
         // Like everything that a card sends, it is read from host memory.
-        path.advance_to(path.at + self.costs.read, Component::HyperTransport);
+        timing.advance_to(timing.at + self.costs.read, Component::HyperTransport);
         let (bytes, to) = (self.costs.packet_bytes, control.from.node);
-        let arrives = self.mesh.carry(node, to, path.at, bytes) + self.mesh.time(bytes);
-        path.advance_to(arrives, Component::Router);
-        self.schedule(arrives, Event::Card { node: to, task: Task::Control(control), path });
+        let arrives = self.mesh.transport(node, to, timing.at, bytes) + self.mesh.time(bytes);
+        timing.advance_to(arrives, Component::Router);
+        self.schedule(arrives, Event::Card { node: to, task: Task::Control(control), timing });
     }
 
     /// Interrupts a kernel, which then does this work.
-    fn run_kernel_work(&mut self, now: Time, at: Address, work: Work, mut path: Path) {
+    fn run_kernel_work(&mut self, now: Time, at: Address, work: Work, mut timing: TransferTime) {
         let interrupt = self.costs.interrupt;
         let busy = self.card(at.node).kernel;
         let begins = busy.max(now);
-        path.advance_to(begins, Component::Waiting);
-        path.advance_to(path.at + interrupt, Component::Interrupt);
-        path.interrupted();
+        timing.advance_to(begins, Component::Waiting);
+        timing.advance_to(timing.at + interrupt, Component::Interrupt);
+        timing.interrupted();
         let ends = match work {
             Work::Control(control) => {
-                path.advance_to(path.at + self.costs.running.protocol, Component::Portals);
-                self.process_control(at.node, control, path);
-                path.at
+                timing.advance_to(timing.at + self.costs.running.protocol, Component::Portals);
+                self.process_control(at.node, control, timing);
+                timing.at
             }
-            work => self.run(at, work, path),
+            work => self.run(at, work, timing),
         };
         let card = self.card(at.node);
         card.kernel = ends;
@@ -349,7 +357,7 @@ impl Cards {
     }
 
     /// Does work for a program, on the processor that runs programs; returns when it has finished.
-    fn run(&mut self, at: Address, work: Work, mut path: Path) -> Time {
+    fn run(&mut self, at: Address, work: Work, mut timing: TransferTime) -> Time {
         let (costs, is_nic) = (self.costs, self.costs.place == MatchKind::Nic);
         let own = |inbound| match (is_nic, inbound) {
             (false, _) => Component::Portals,
@@ -365,19 +373,19 @@ impl Cards {
         };
         let chain = match work {
             Work::Resume(chain) => {
-                let Some(chain) = self.chains.remove(chain) else { return path.at };
+                let Some(chain) = self.chains.remove(chain) else { return timing.at };
                 if is_nic {
-                    path.advance_to(path.at + costs.complete, Component::Receive);
+                    timing.advance_to(timing.at + costs.complete, Component::Receive);
                 }
-                Chain { path, ..chain }
+                PendingSteps { timing, ..chain }
             }
             Work::Command(command) => {
-                path.advance_to(path.at + costs.running.command, own(false));
-                self.call(at, path, None, |program, nic, _| program.on_command(nic, &command))
+                timing.advance_to(timing.at + costs.running.command, own(false));
+                self.call_program(at, timing, None, |program, nic, _| program.on_command(nic, &command))
             }
             Work::Message(message) => {
-                path.advance_to(path.at + costs.running.receive, own(true));
-                self.call(at, path, Some(message), |program, nic, message| {
+                timing.advance_to(timing.at + costs.running.receive, own(true));
+                self.call_program(at, timing, Some(message), |program, nic, message| {
                     if let Some(FirmwareMessage { from, header, len, .. }) = message {
                         let message = Message { from: from.socket(), header, payload_len: *len };
                         program.on_message(nic, &message);
@@ -388,21 +396,21 @@ impl Cards {
                 if let Some(loaded) = self.card(at.node).programs.get_mut(&at.pid) {
                     loaded.wants_turn = false;
                 }
-                self.call(at, path, None, |program, nic, _| program.on_turn(nic))
+                self.call_program(at, timing, None, |program, nic, _| program.on_turn(nic))
             }
-            Work::Control(_) => return path.at,
+            Work::Control(_) => return timing.at,
         };
         let is_inbound = chain.message.is_some();
         let mut ends = self.run_steps(chain, own(is_inbound));
         if let Some(control) = control {
             ends = ends + costs.running.protocol;
             if is_nic {
-                self.send_control(at.node, control, Path::new(ends));
+                self.send_control(at.node, control, TransferTime::new(ends));
             } else {
                 let (node, at) = (at.node, ends + costs.write);
                 self.schedule(
                     at,
-                    Event::Card { node, task: Task::SendControl(control), path: Path::new(at) },
+                    Event::Card { node, task: Task::SendControl(control), timing: TransferTime::new(at) },
                 );
             }
         }
@@ -410,13 +418,13 @@ impl Cards {
     }
 
     /// Calls a program once, and records the steps to execute.
-    fn call(
+    fn call_program(
         &mut self,
         at: Address,
-        path: Path,
+        timing: TransferTime,
         message: Option<Box<FirmwareMessage>>,
         act: impl FnOnce(&mut dyn Firmware, &mut Recorder<'_>, Option<&FirmwareMessage>),
-    ) -> Chain {
+    ) -> PendingSteps {
         let each_match = self.costs.running.each_match;
         let Self { protection, cards, .. } = self;
         let loaded = cards[at.node].as_mut().and_then(|card| card.programs.get_mut(&at.pid));
@@ -432,7 +440,7 @@ impl Cards {
                 each_match,
                 wakeup: &loaded.wakeup,
                 payload_len: message.as_ref().map_or(0, |message| message.len),
-                path,
+                timing,
                 steps,
                 wants_turn: false,
             };
@@ -441,25 +449,25 @@ impl Cards {
             steps = recorder.steps;
             loaded.firmware = Some(firmware);
             if wants_turn && !std::mem::replace(&mut loaded.wants_turn, true) {
-                self.schedule_turn(at, path.at);
+                self.schedule_turn(at, timing.at);
             }
         }
-        Chain { at, steps, message, path }
+        PendingSteps { at, steps, message, timing }
     }
 
     /// Schedules a turn of a program, after all queued work.
     fn schedule_turn(&mut self, at: Address, now: Time) {
-        let (work, path) = (Work::Turn, Path::new(now));
+        let (work, timing) = (Work::Turn, TransferTime::new(now));
         let event = match self.costs.place {
-            MatchKind::Nic => Event::Card { node: at.node, task: Task::Program(at.pid, work), path },
-            MatchKind::Host => Event::Kernel { at, work, path },
+            MatchKind::Nic => Event::Card { node: at.node, task: Task::Program(at.pid, work), timing },
+            MatchKind::Host => Event::Kernel { at, work, timing },
         };
         self.schedule(now + self.costs.turn, event);
     }
 
     /// Executes a program's steps until one has to wait for a transfer; returns when the processor is free
     /// again.
-    fn run_steps(&mut self, mut chain: Chain, own: Component) -> Time {
+    fn run_steps(&mut self, mut chain: PendingSteps, own: Component) -> Time {
         self.close_stream(&mut chain);
         let (costs, node) = (self.costs, chain.at.node);
         let is_nic = costs.place == MatchKind::Nic;
@@ -468,51 +476,53 @@ impl Cards {
         let mut waits = false;
         while let Some(step) = chain.steps.pop_front() {
             match step {
-                Step::Charge(span) => chain.path.advance_to(chain.path.at + span, own),
+                Step::Charge(span) => chain.timing.advance_to(chain.timing.at + span, own),
                 Step::Send(message) => {
                     let setting_up = if is_nic { Component::Transmit } else { Component::Portals };
-                    chain.path.advance_to(chain.path.at + costs.running.transmit, setting_up);
+                    chain.timing.advance_to(chain.timing.at + costs.running.transmit, setting_up);
                     waits = !costs.is_short(message.len);
-                    let path = chain.path;
-                    let key = waits.then(|| self.park(&mut chain));
-                    self.post(FirmwareMessage { path, ..*message }, key);
+                    let timing = chain.timing;
+                    let key = waits.then(|| self.suspend(&mut chain));
+                    self.post(FirmwareMessage { timing, ..*message }, key);
                 }
                 Step::Deposit { offset, extents, len, ticket } => {
                     if chain.message.as_ref().is_none_or(|message| costs.is_short(message.len)) {
                         let span = if is_nic { costs.running.deposit } else { costs.copy_time(len) };
-                        chain.path.advance_to(chain.path.at + span, own);
+                        chain.timing.advance_to(chain.timing.at + span, own);
                         let effect = self.data(&chain, offset, &extents, len);
-                        late.push((ticket, chain.path.at, effect));
+                        late.push((ticket, chain.timing.at, effect));
                     } else {
                         waits = true;
                         chain.steps.push_front(Step::Deposit { offset, extents, len, ticket });
-                        chain.path.advance_to(chain.path.at + costs.running.deposit, own);
-                        let mut path = chain.path;
-                        let key = self.park(&mut chain);
+                        chain.timing.advance_to(chain.timing.at + costs.running.deposit, own);
+                        let mut timing = chain.timing;
+                        let key = self.suspend(&mut chain);
                         if is_nic {
-                            self.deposit(key, path);
+                            self.deposit(key, timing);
                         } else {
-                            path.advance_to(path.at + costs.write, Component::HyperTransport);
-                            self.schedule(path.at, Event::Card { node, task: Task::Deposit(key), path });
+                            timing.advance_to(timing.at + costs.write, Component::HyperTransport);
+                            self.schedule(timing.at, Event::Card { node, task: Task::Deposit(key), timing });
                         }
                     }
                 }
                 Step::Event { extents, record, ticket } => {
                     let telling = if is_nic { Component::Notify } else { Component::Portals };
-                    chain.path.advance_to(chain.path.at + costs.running.record_cost(record.len()), telling);
-                    let path = chain.path;
-                    late.push((ticket, path.at, Effect::Record { extents, record, path }));
+                    chain
+                        .timing
+                        .advance_to(chain.timing.at + costs.running.record_cost(record.len()), telling);
+                    let timing = chain.timing;
+                    late.push((ticket, timing.at, HostWrite::Record { extents, record, timing }));
                 }
                 Step::Interrupt { wakeup, ticket } => {
-                    let at = chain.path.at + if is_nic { costs.interrupt } else { Span::ZERO };
-                    late.push((ticket, at, Effect::Notify(wakeup)));
+                    let at = chain.timing.at + if is_nic { costs.interrupt } else { Span::ZERO };
+                    late.push((ticket, at, HostWrite::Notify(wakeup)));
                 }
             }
             if waits {
                 break;
             }
         }
-        let ends = chain.path.at;
+        let ends = chain.timing.at;
         for (ticket, at, effect) in late {
             let at = if is_nic { at + costs.write } else { ends };
             self.schedule_visible(chain.at, ticket, at, effect);
@@ -521,13 +531,14 @@ impl Cards {
     }
 
     /// Suspends a chain until the transfer that it waits for has completed.
-    fn park(&mut self, chain: &mut Chain) -> u32 {
-        let nothing = Chain { at: chain.at, steps: VecDeque::new(), message: None, path: chain.path };
+    fn suspend(&mut self, chain: &mut PendingSteps) -> u32 {
+        let nothing =
+            PendingSteps { at: chain.at, steps: VecDeque::new(), message: None, timing: chain.timing };
         self.chains.insert(std::mem::replace(chain, nothing))
     }
 
     /// Closes the stream of a message from which no more data are deposited.
-    fn close_stream(&mut self, chain: &mut Chain) {
+    fn close_stream(&mut self, chain: &mut PendingSteps) {
         let wants_more = chain.steps.iter().any(|step| matches!(step, Step::Deposit { .. }));
         let Some(message) = chain.message.take_if(|_| !wants_more) else { return };
         if !self.costs.is_short(message.len) {
@@ -536,14 +547,14 @@ impl Cards {
     }
 
     /// A part of the message of a chain, as it will become visible.
-    fn data(&self, chain: &Chain, offset: u64, extents: &Arc<[Extent]>, len: u64) -> Effect {
+    fn data(&self, chain: &PendingSteps, offset: u64, extents: &Arc<[Extent]>, len: u64) -> HostWrite {
         let message = chain.message.as_deref();
         let all = message.map_or(&[][..], |message| &message.data);
         let is_whole = message.is_some_and(|message| offset == 0 && len == message.len);
         // A message with a hole only has its ends.
         let part = all.get(offset as usize..(offset + len) as usize).unwrap_or_default();
         let data = if is_whole { all.to_vec() } else { part.to_vec() };
-        Effect::Data { extents: extents.clone(), total: len, data }
+        HostWrite::Data { extents: extents.clone(), total: len, data }
     }
 
     /// Sends a message; a chain may wait for it.
@@ -551,10 +562,10 @@ impl Cards {
         match self.costs.place {
             MatchKind::Nic => self.transmit(message, chain),
             MatchKind::Host => {
-                let (node, mut path) = (message.from.node, message.path);
-                path.advance_to(path.at + self.costs.write, Component::HyperTransport);
+                let (node, mut timing) = (message.from.node, message.timing);
+                timing.advance_to(timing.at + self.costs.write, Component::HyperTransport);
                 let task = Task::Transmit(Box::new(message), chain);
-                self.schedule(path.at, Event::Card { node, task, path });
+                self.schedule(timing.at, Event::Card { node, task, timing });
             }
         }
     }
@@ -566,12 +577,12 @@ impl Cards {
             // Nothing waits for it to be read: its bytes are copied now.
             self.protection.gather(&message.extents, 0, message.len, &mut message.data);
         }
-        let (node, path) = (message.from.node, message.path);
+        let (node, timing) = (message.from.node, message.timing);
         let keeps = costs.flow != FlowKind::None;
         if keeps {
             self.card(node).flow.track(&mut message, chain);
         }
-        let mut done = path;
+        let mut done = timing;
         done.advance_to(self.depart(message), Component::HyperTransport);
         if let Some(chain) = chain.filter(|_| !keeps) {
             self.on_transfer_done(node, chain, done);
@@ -583,11 +594,11 @@ impl Cards {
     fn depart(&mut self, mut message: FirmwareMessage) -> Time {
         let costs = self.costs;
         let card = self.card(message.from.node);
-        let begins = message.path.at.max(card.transmitter);
+        let begins = message.timing.at.max(card.transmitter);
         let data = if costs.is_short(message.len) { 0 } else { message.len };
         card.transmitter = begins + costs.read_time(costs.packet_bytes + data);
         let ends = card.transmitter + costs.read;
-        message.path.advance_to(begins, Component::Waiting);
+        message.timing.advance_to(begins, Component::Waiting);
         self.schedule(begins, Event::Departure(Box::new(message)));
         ends
     }
@@ -598,11 +609,11 @@ impl Cards {
         if data > 0 && message.data.is_empty() {
             self.protection.gather(&message.extents, 0, message.len, &mut message.data);
         }
-        message.path.advance_to(now + costs.read, Component::HyperTransport);
+        message.timing.advance_to(now + costs.read, Component::HyperTransport);
         let (from, to, packet) = (message.from.node, message.to.node, costs.packet_bytes);
-        let head = self.mesh.carry(from, to, message.path.at, packet + data);
+        let head = self.mesh.transport(from, to, message.timing.at, packet + data);
         let arrives = head + self.mesh.time(packet);
-        message.path.advance_to(arrives, Component::Router);
+        message.timing.advance_to(arrives, Component::Router);
         message.tail = arrives + costs.read_time(data).max(self.mesh.time(data));
         self.schedule(arrives, Event::Arrival(message));
     }
@@ -610,7 +621,7 @@ impl Cards {
     /// A message's header has arrived. It is lost if no program has its address, or if there is no room for
     /// it, unless flow control refuses it.
     fn on_arrival(&mut self, now: Time, message: Box<FirmwareMessage>) {
-        let (costs, at, path) = (self.costs, message.to, message.path);
+        let (costs, at, timing) = (self.costs, message.to, message.timing);
         if !self.has(at) {
             return;
         }
@@ -625,7 +636,7 @@ impl Cards {
             if has_flow {
                 let control =
                     ControlMessage { refused: true, next: message.number, from: message.from, to: at };
-                self.send_control(at.node, control, path);
+                self.send_control(at.node, control, timing);
             }
             return;
         }
@@ -636,52 +647,52 @@ impl Cards {
             MatchKind::Nic => Task::Program(at.pid, Work::Message(message)),
             MatchKind::Host => Task::Header(message),
         };
-        self.run_card_task(now, at.node, task, path);
+        self.run_card_task(now, at.node, task, timing);
     }
 
     /// The card writes the data of a chain's message to the destination in the chain's next step.
-    fn deposit(&mut self, key: u32, mut path: Path) {
+    fn deposit(&mut self, key: u32, mut timing: TransferTime) {
         let costs = self.costs;
         let Some(chain) = self.chains.get_mut(key) else { return };
-        let (at, tail) = (chain.at, chain.message.as_ref().map_or(path.at, |message| message.tail));
+        let (at, tail) = (chain.at, chain.message.as_ref().map_or(timing.at, |message| message.tail));
         let Some(Step::Deposit { offset, extents, len, ticket }) = chain.steps.pop_front() else { return };
         let card = self.card(at.node);
-        let begins = path.at.max(card.receiver);
-        path.advance_to(begins, Component::Waiting);
+        let begins = timing.at.max(card.receiver);
+        timing.advance_to(begins, Component::Waiting);
         // Until now the data have waited in the network, and before that in the sender's memory: they arrive
         // as fast as they are read.
         card.receiver = (begins + costs.write_time(len).max(costs.read_time(len))).max(tail);
-        path.advance_to(card.receiver + costs.write, Component::HyperTransport);
+        timing.advance_to(card.receiver + costs.write, Component::HyperTransport);
         let effect = self.chains.get(key).map(|chain| self.data(chain, offset, &extents, len));
         if let Some(effect) = effect {
-            self.schedule_visible(at, ticket, path.at, effect);
+            self.schedule_visible(at, ticket, timing.at, effect);
         }
-        self.on_transfer_done(at.node, key, path);
+        self.on_transfer_done(at.node, key, timing);
     }
 
     /// A write becomes visible in a host's memory at `at`, after all earlier ones.
-    fn schedule_visible(&mut self, whose: Address, ticket: u64, at: Time, effect: Effect) {
+    fn schedule_visible(&mut self, whose: Address, ticket: u64, at: Time, effect: HostWrite) {
         let Some(loaded) = self.card(whose.node).programs.get_mut(&whose.pid) else { return };
         for (at, effect) in loaded.effects.ready(ticket, at, effect) {
             self.schedule(at, Event::Visible { at: whose, effect });
         }
     }
 
-    fn on_visible(&mut self, now: Time, at: Address, effect: Effect) {
+    fn on_visible(&mut self, now: Time, at: Address, effect: HostWrite) {
         match effect {
-            Effect::Data { extents, total, data } => self.protection.scatter(&extents, 0, total, &data),
-            Effect::Record { extents, record, mut path } => {
+            HostWrite::Data { extents, total, data } => self.protection.scatter(&extents, 0, total, &data),
+            HostWrite::Record { extents, record, mut timing } => {
                 self.protection.scatter(&extents, 0, record.len() as u64, &record);
                 let telling = match self.costs.place {
                     MatchKind::Nic => Component::Notify,
                     MatchKind::Host => Component::Portals,
                 };
-                path.advance_to(now, telling);
+                timing.advance_to(now, telling);
                 if let Some(loaded) = self.card(at.node).programs.get_mut(&at.pid) {
-                    loaded.last = Some(path);
+                    loaded.last = Some(timing);
                 }
             }
-            Effect::Notify(wakeup) => wakeup.notify(),
+            HostWrite::Notify(wakeup) => wakeup.notify(),
         }
         self.card(at.node).node.signal();
     }

@@ -9,8 +9,8 @@ use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, Pro
 use verbs::{Access, AtomicCap, Buf, Device, DeviceAttr, DmAccess, Error, Firmware, Result, WriteOrder};
 
 use super::cards::Fabric;
-use super::path::Profile;
 use super::recorder::CAP;
+use super::transfer_time::Profile;
 use super::work::Address;
 use crate::config::Config;
 use crate::limits::{self, ObjectKind};
@@ -40,7 +40,7 @@ pub(crate) fn open(host: &Host, node: &Node, config: &Config) -> Result<Device> 
     }
     let fabric = Fabric::of_node(node, config);
     let mut cards = fabric.lock();
-    cards.plug(node)?;
+    cards.add_card(node)?;
     node.set_costs(cards.costs.host);
     drop(cards);
     let (name, host, node) = (config.name.clone(), host.clone(), node.clone());
@@ -98,7 +98,7 @@ fn attr_of(config: &Config, node: &Node) -> DeviceAttr {
 struct DeviceObject(Arc<Card>);
 
 impl Card {
-    fn lacks<T>(&self, what: &'static str) -> Result<T> {
+    fn unsupported<T>(&self, what: &'static str) -> Result<T> {
         Err(Error::Unsupported { device: self.name.clone(), what })
     }
 }
@@ -122,11 +122,11 @@ impl DeviceOps for DeviceObject {
     }
 
     fn create_cq(&self, _cqe: u32, _channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
-        self.0.lacks("completion queues")
+        self.0.unsupported("completion queues")
     }
 
     fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
-        self.0.lacks("connections")
+        self.0.unsupported("connections")
     }
 
     fn load(
@@ -165,7 +165,7 @@ impl PdOps for Domain {
     }
 
     fn create_qp(&self, _init: &QpParts) -> Result<Arc<dyn QpOps>> {
-        self.card.lacks("queue pairs")
+        self.card.unsupported("queue pairs")
     }
 }
 

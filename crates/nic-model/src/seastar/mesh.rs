@@ -33,7 +33,7 @@ impl Mesh {
     }
 
     /// The coordinates of a card: numbers increase in the third dimension first.
-    fn place(&self, node: usize) -> [usize; 3] {
+    fn coordinates(&self, node: usize) -> [usize; 3] {
         let [_, y, z] = self.nodes;
         [node / (y * z), node / z % y, node % z]
     }
@@ -44,7 +44,7 @@ impl Mesh {
 
     /// The cables from one card to another, in order.
     fn route(&self, from: usize, to: usize) -> impl Iterator<Item = usize> + use<'_> {
-        let (mut at, goal) = (self.place(from), self.place(to));
+        let (mut at, goal) = (self.coordinates(from), self.coordinates(to));
         std::iter::from_fn(move || {
             let along = (0..3).find(|along| at[*along] != goal[*along])?;
             let len = self.nodes[along];
@@ -57,7 +57,7 @@ impl Mesh {
     }
 
     /// Transports `bytes`, the first of which leaves at `at`; returns when that byte arrives.
-    pub(super) fn carry(&mut self, from: usize, to: usize, at: Time, bytes: u64) -> Time {
+    pub(super) fn transport(&mut self, from: usize, to: usize, at: Time, bytes: u64) -> Time {
         let cables: Vec<usize> = self.route(from, to).collect();
         let (mut head, long) = (at, self.time(bytes));
         for cable in cables {
@@ -113,9 +113,9 @@ mod tests {
     fn cable_transmits_messages_one_after_the_other() {
         let (mut mesh, at) = (mesh(true), Time::ZERO);
         let ns = |n| at + Span::from_ns(n);
-        assert_eq!(mesh.carry(0, 2, at, 100), ns(20));
-        assert_eq!(mesh.carry(0, 1, at, 100), ns(110), "behind the first");
-        assert_eq!(mesh.carry(1, 0, at, 100), ns(10), "the other way");
-        assert_eq!(mesh.carry(1, 2, ns(300), 100), ns(310));
+        assert_eq!(mesh.transport(0, 2, at, 100), ns(20));
+        assert_eq!(mesh.transport(0, 1, at, 100), ns(110), "behind the first");
+        assert_eq!(mesh.transport(1, 0, at, 100), ns(10), "the other way");
+        assert_eq!(mesh.transport(1, 2, ns(300), 100), ns(310));
     }
 }

@@ -21,7 +21,7 @@
 //! | `flow` | sequence numbers of messages, and those kept until they are acknowledged |
 //! | `mesh` | routers and cables |
 //! | `costs` | processing times |
-//! | `path` | how the time of a message is spent |
+//! | `transfer_time` | how the time of a message is spent |
 
 mod card;
 mod cards;
@@ -29,10 +29,10 @@ mod costs;
 mod device;
 mod flow;
 mod mesh;
-mod path;
 mod recorder;
+mod transfer_time;
 mod work;
 
 pub(crate) use device::open;
 pub use device::{interrupted, profile};
-pub use path::{COMPONENTS, Profile};
+pub use transfer_time::{COMPONENTS, Profile};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use host::{EventCount, Span, Step as LibraryStep};
 use verbs::{Access, Error, FirmwareCap, NicCtx, Result, Sge};
 
-use super::card::Effects;
-use super::path::Path;
+use super::card::HostWrites;
+use super::transfer_time::TransferTime;
 use super::work::{Address, FirmwareMessage, Step};
 use crate::net::connections::address;
 use crate::net::protection::{Extent, Protection};
@@ -39,14 +39,14 @@ impl Address {
 /// A call of a program.
 pub(super) struct Recorder<'a> {
     pub(super) protection: &'a Protection,
-    pub(super) effects: &'a mut Effects,
+    pub(super) effects: &'a mut HostWrites,
     pub(super) at: Address,
     pub(super) domain: u32,
     pub(super) each_match: Span,
     pub(super) wakeup: &'a Arc<EventCount>,
     /// Bytes of the message that the call handles.
     pub(super) payload_len: u64,
-    pub(super) path: Path,
+    pub(super) timing: TransferTime,
     pub(super) steps: VecDeque<Step>,
     pub(super) wants_turn: bool,
 }
@@ -86,8 +86,8 @@ impl NicCtx for Recorder<'_> {
         Error::check_limit("bytes of payload", len, CAP.max_payload)?;
         let extents = self.extents(payload, Access::empty())?;
         let Some(to) = Address::from_socket(to, self.at.node) else { return Ok(()) };
-        let (from, header, path) = (self.at, header.into(), self.path);
-        let (data, number, tail) = (Vec::new(), 0, path.at);
+        let (from, header, timing) = (self.at, header.into(), self.timing);
+        let (data, number, tail) = (Vec::new(), 0, timing.at);
         self.steps.push_back(Step::Send(Box::new(FirmwareMessage {
             from,
             to,
@@ -97,7 +97,7 @@ impl NicCtx for Recorder<'_> {
             data,
             number,
             tail,
-            path,
+            timing,
         })));
         Ok(())
     }
@@ -108,7 +108,7 @@ impl NicCtx for Recorder<'_> {
         Error::check_limit("the end of the deposit in the payload", end, self.payload_len)?;
         let extents = self.extents(&[to], Access::LOCAL_WRITE)?;
         if len > 0 {
-            let ticket = self.effects.ticket();
+            let ticket = self.effects.take_sequence_number();
             self.steps.push_back(Step::Deposit { offset, extents, len, ticket });
         }
         Ok(())
@@ -122,13 +122,13 @@ impl NicCtx for Recorder<'_> {
             ));
         }
         let extents = self.extents(&[Sge { length: record.len() as u32, ..to }], Access::LOCAL_WRITE)?;
-        let ticket = self.effects.ticket();
+        let ticket = self.effects.take_sequence_number();
         self.steps.push_back(Step::Event { extents, record: record.to_vec(), ticket });
         Ok(())
     }
 
     fn interrupt(&mut self) {
-        let ticket = self.effects.ticket();
+        let ticket = self.effects.take_sequence_number();
         self.steps.push_back(Step::Interrupt { wakeup: self.wakeup.clone(), ticket });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use host::{EventCount, Span, Time};
 
-use super::path::Path;
+use super::transfer_time::TransferTime;
 use crate::net::protection::Extent;
 
 /// A program: its card and its number on it.
@@ -30,7 +30,7 @@ pub(super) struct FirmwareMessage {
     pub(super) number: u64,
     /// When its last byte arrives.
     pub(super) tail: Time,
-    pub(super) path: Path,
+    pub(super) timing: TransferTime,
 }
 
 /// A control message between cards about the messages of one program to another.
@@ -77,12 +77,12 @@ pub(super) enum Step {
 
 /// The steps of a call that are not executed yet.
 #[derive(Debug)]
-pub(super) struct Chain {
+pub(super) struct PendingSteps {
     pub(super) at: Address,
     pub(super) steps: VecDeque<Step>,
     /// The message that it handles.
     pub(super) message: Option<Box<FirmwareMessage>>,
-    pub(super) path: Path,
+    pub(super) timing: TransferTime,
 }
 
 /// Work for the processor that runs a program.
@@ -120,9 +120,9 @@ pub(super) enum Task {
 
 /// A write that will become visible in the host's memory.
 #[derive(Debug)]
-pub(super) enum Effect {
+pub(super) enum HostWrite {
     Data { extents: Arc<[Extent]>, total: u64, data: Vec<u8> },
-    Record { extents: Arc<[Extent]>, record: Vec<u8>, path: Path },
+    Record { extents: Arc<[Extent]>, record: Vec<u8>, timing: TransferTime },
     Notify(Arc<EventCount>),
 }
 
@@ -133,13 +133,13 @@ pub(super) enum Event {
     Card {
         node: usize,
         task: Task,
-        path: Path,
+        timing: TransferTime,
     },
     /// Work reaches a kernel by an interrupt.
     Kernel {
         at: Address,
         work: Work,
-        path: Path,
+        timing: TransferTime,
     },
     /// A message is read from its sender's memory.
     Departure(Box<FirmwareMessage>),
@@ -147,6 +147,6 @@ pub(super) enum Event {
     Arrival(Box<FirmwareMessage>),
     Visible {
         at: Address,
-        effect: Effect,
+        effect: HostWrite,
     },
 }

@@ -6,7 +6,7 @@ use nic_model::Config;
 use verbs::host::world::FiberKind;
 
 use super::storm;
-use super::support::Play;
+use super::support::ModelSetup;
 
 /// Fault settings for the conformance suite: a name and values of the machine.
 pub(crate) const FAULT_SETTINGS: &[(&str, &[(&str, &str)])] = &[
@@ -55,7 +55,7 @@ fn suite(setting: &str, test: &str, seed: u64) -> Result<(), String> {
         FAULT_SETTINGS.iter().find(|(name, _)| *name == setting).ok_or("there is no such fault setting")?.1;
     let all = conformance::all().iter();
     let test = all.clone().find(|t| t.path() == test).ok_or("there is no such test")?;
-    let play = Play { options, seed, ..Play::new("mt23108-nicmem") };
+    let play = ModelSetup { options, seed, ..ModelSetup::new("mt23108-nicmem") };
     play.run(test.body).map(drop).map_err(|failure| failure.to_string())
 }
 

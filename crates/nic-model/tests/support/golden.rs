@@ -35,7 +35,7 @@ type Setting = (&'static str, &'static [(&'static str, &'static str)], Program);
 
 /// The worlds of each machine.
 const WORLDS: &[Setting] = &[
-    ("one way", &[], one_way),
+    ("one way", &[], measure_single_operations),
     ("streams", &[], streams),
     ("receives", &[], receives),
     (
@@ -120,7 +120,7 @@ fn run(machine: &str, title: &str, options: &[(&str, &str)], program: Program) -
 }
 
 /// One row: an operation, and times since its start.
-fn row(rows: &mut String, what: &str, times: &[Span]) {
+fn push_row(rows: &mut String, what: &str, times: &[Span]) {
     write!(rows, "  {what:<38}").expect("a string takes all");
     for time in times {
         write!(rows, " {:>16} ps", time.as_ps()).expect("a string takes all");
@@ -197,17 +197,17 @@ fn pair(a: &Device, b: &Device, port: usize) -> (End, End) {
 }
 
 /// Waits until everything in flight has completed.
-fn settle(device: &Device) {
+fn wait_until_idle(device: &Device) {
     let host = device.host();
     host.poll("the card to be idle", host.after(Span::from_us(200)), || None::<()>);
 }
 
 /// Single operations on idle cards: when the peer sees the last byte or its completion, and when the
 /// requester finds its completion.
-fn one_way(a: &Device, b: &Device, rows: &mut String) {
+fn measure_single_operations(a: &Device, b: &Device, rows: &mut String) {
     let begin = a.host().now();
     let (near, far) = pair(a, b, 0);
-    row(rows, "connect", &[a.host().now() - begin]);
+    push_row(rows, "connect", &[a.host().now() - begin]);
     for kinds in [[MemoryKind::Host; 2], [MemoryKind::Nic; 2]] {
         let [Some(source), Some(target)] = [near.memory(kinds[0]), far.memory(kinds[1])] else { continue };
         for size in [8, 256, 2048, 4097, 65_536] {
@@ -215,24 +215,24 @@ fn one_way(a: &Device, b: &Device, rows: &mut String) {
         }
     }
     for size in [0, 8, 256, 4097, 65_536] {
-        settle(a);
+        wait_until_idle(a);
         far.receive(1, size);
-        settle(a);
+        wait_until_idle(a);
         let (begin, sges) = (a.host().now(), [near.mr.sge(0, size)]);
         near.qp.post_send(&SendWr::new(1, SendOp::Send, &sges)).expect("post");
         far.completes();
         let seen = a.host().now() - begin;
         near.completes();
-        row(rows, &format!("send {size} B"), &[seen, a.host().now() - begin]);
+        push_row(rows, &format!("send {size} B"), &[seen, a.host().now() - begin]);
     }
-    returning(&near, &far, rows);
+    measure_operations_with_response(&near, &far, rows);
     variants(&near, &far, rows);
-    sleeping(a, b, rows);
+    measure_wake_from_channel(a, b, rows);
 }
 
 fn write_once(near: &End, (source, target): (&Mr, &Mr), size: u32, rows: &mut String) {
     let host = near.device.host();
-    settle(&near.device);
+    wait_until_idle(&near.device);
     let last = u64::from(size).div_ceil(8) * 8 - 8;
     source.buf().fill(7);
     let word = target.buf().word(last as usize).expect("inside");
@@ -243,15 +243,15 @@ fn write_once(near: &End, (source, target): (&Mr, &Mr), size: u32, rows: &mut St
     let seen = host.now() - begin;
     near.completes();
     let what = format!("write {size} B, {:?} memory", source.buf().kind());
-    row(rows, &what, &[seen, host.now() - begin]);
+    push_row(rows, &what, &[seen, host.now() - begin]);
     target.buf().fill(0);
 }
 
 /// Operations that return data.
-fn returning(near: &End, far: &End, rows: &mut String) {
+fn measure_operations_with_response(near: &End, far: &End, rows: &mut String) {
     let host = near.device.host();
     let timed = |op, sges: &[verbs::Sge]| {
-        settle(&near.device);
+        wait_until_idle(&near.device);
         let begin = host.now();
         near.qp.post_send(&SendWr::new(1, op, sges)).expect("post");
         near.completes();
@@ -259,13 +259,13 @@ fn returning(near: &End, far: &End, rows: &mut String) {
     };
     for size in [8, 256, 4097, 65_536] {
         let took = timed(SendOp::Read(far.mr.remote(0)), &[near.mr.sge(0, size)]);
-        row(rows, &format!("read {size} B"), &[took]);
+        push_row(rows, &format!("read {size} B"), &[took]);
     }
     if near.device.attr().atomic_cap != AtomicCap::None {
         let (remote, sges) = (far.mr.remote(0), [near.mr.sge(0, 8)]);
-        row(rows, "fetch and add", &[timed(SendOp::FetchAdd { remote, add: 1 }, &sges)]);
+        push_row(rows, "fetch and add", &[timed(SendOp::FetchAdd { remote, add: 1 }, &sges)]);
         let op = SendOp::CompareSwap { remote, compare: 1, swap: 2 };
-        row(rows, "compare and swap", &[timed(op, &sges)]);
+        push_row(rows, "compare and swap", &[timed(op, &sges)]);
     }
 }
 
@@ -273,7 +273,7 @@ fn returning(near: &End, far: &End, rows: &mut String) {
 fn variants(near: &End, far: &End, rows: &mut String) {
     let host = near.device.host();
     let timed = |wr: &SendWr<'_>| {
-        settle(&near.device);
+        wait_until_idle(&near.device);
         let begin = host.now();
         near.qp.post_send(wr).expect("post");
         far.completes();
@@ -283,12 +283,12 @@ fn variants(near: &End, far: &End, rows: &mut String) {
     };
     (0..3).for_each(|i| far.receive(i, 8192));
     let sges = [near.mr.sge(0, 100), near.mr.sge(8192, 3000), near.mr.sge(4096, 8)];
-    row(rows, "send of 3 pieces", &timed(&SendWr::new(1, SendOp::Send, &sges)));
-    row(rows, "send of 48 B inline", &timed(&SendWr::inline(1, SendOp::Send, &[7; 48])));
+    push_row(rows, "send of 3 pieces", &timed(&SendWr::new(1, SendOp::Send, &sges)));
+    push_row(rows, "send of 48 B inline", &timed(&SendWr::inline(1, SendOp::Send, &[7; 48])));
     let sges = [near.mr.sge(0, 5000)];
     let op = SendOp::WriteImm(far.mr.remote(0), 5);
-    row(rows, "write of 5000 B with immediate", &timed(&SendWr::new(1, op, &sges)));
-    settle(&near.device);
+    push_row(rows, "write of 5000 B with immediate", &timed(&SendWr::new(1, op, &sges)));
+    wait_until_idle(&near.device);
     let begin = host.now();
     near.qp.post_send(&SendWr::new(1, SendOp::Send, &sges)).expect("post");
     host.poll("nothing", host.after(Span::from_us(300)), || None::<()>);
@@ -296,24 +296,24 @@ fn variants(near: &End, far: &End, rows: &mut String) {
     far.completes();
     let seen = host.now() - begin;
     near.completes();
-    row(rows, "send before its receive", &[seen, host.now() - begin]);
+    push_row(rows, "send before its receive", &[seen, host.now() - begin]);
 }
 
 /// A send that ends a sleep on a completion channel.
-fn sleeping(a: &Device, b: &Device, rows: &mut String) {
+fn measure_wake_from_channel(a: &Device, b: &Device, rows: &mut String) {
     let channel = b.create_comp_channel().expect("a channel");
     let (near, far) = (End::new(a, None, None), End::new(b, None, Some(&channel)));
     connect(&near, &far, 0);
     far.receive(1, 8);
     far.cq.req_notify(false).expect("a channel");
-    settle(a);
+    wait_until_idle(a);
     let (begin, sges) = (a.host().now(), [near.mr.sge(0, 8)]);
     near.qp.post_send(&SendWr::new(1, SendOp::Send, &sges).with(SendFlags::SIGNALED)).expect("post");
     channel.get_event(None).expect("an event");
     let woken = a.host().now() - begin;
     far.completes();
     near.completes();
-    row(rows, "send to a sleeper", &[woken, a.host().now() - begin]);
+    push_row(rows, "send to a sleeper", &[woken, a.host().now() - begin]);
 }
 
 /// Many requests at the same time, until the last completion is found.
@@ -348,7 +348,7 @@ fn stream(
     rows: &mut String,
 ) {
     let host = ends[0].0.device.host();
-    settle(&ends[0].0.device);
+    wait_until_idle(&ends[0].0.device);
     let begin = host.now();
     for i in 0..count {
         for (near, far) in ends {
@@ -360,7 +360,7 @@ fn stream(
     for (near, _) in ends {
         near.completes();
     }
-    row(rows, what, &[host.now() - begin]);
+    push_row(rows, what, &[host.now() - begin]);
 }
 
 /// Messages into receive queues, of a queue pair and shared.
@@ -387,9 +387,9 @@ fn receives(a: &Device, b: &Device, rows: &mut String) {
 
 fn messages(what: &str, nears: &[&End], fars: &[&End], size: u32, receive: &dyn Fn(u64), rows: &mut String) {
     let (host, count) = (nears[0].device.host(), 128);
-    settle(&nears[0].device);
+    wait_until_idle(&nears[0].device);
     (0..count).for_each(receive);
-    settle(&nears[0].device);
+    wait_until_idle(&nears[0].device);
     let begin = host.now();
     for i in 0..count {
         let near = nears[i as usize % nears.len()];
@@ -403,7 +403,7 @@ fn messages(what: &str, nears: &[&End], fars: &[&End], size: u32, receive: &dyn 
     for i in 0..count as usize {
         nears[i % nears.len()].completes();
     }
-    row(rows, what, &[received, host.now() - begin]);
+    push_row(rows, what, &[received, host.now() - begin]);
 }
 
 /// Requests posted before and after a cable is cut.
@@ -418,8 +418,8 @@ fn cut(a: &Device, b: &Device, rows: &mut String) {
     }
     for i in 0..3 {
         let wc = near.cq.spin(None).expect("a completion");
-        row(rows, &format!("write {i}: {:?}", wc.status), &[host.now() - Time::ZERO]);
+        push_row(rows, &format!("write {i}: {:?}", wc.status), &[host.now() - Time::ZERO]);
     }
     let wc = far.cq.spin(None).expect("a flush");
-    row(rows, &format!("the peer's receive: {:?}", wc.status), &[host.now() - Time::ZERO]);
+    push_row(rows, &format!("the peer's receive: {:?}", wc.status), &[host.now() - Time::ZERO]);
 }

@@ -13,14 +13,14 @@ const MAX_EVENTS: u64 = 100_000_000;
 
 /// A modelled card with options, a seed, and the kind of ranks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Play {
+pub(crate) struct ModelSetup {
     pub(crate) machine: &'static str,
     pub(crate) options: &'static [(&'static str, &'static str)],
     pub(crate) seed: u64,
     pub(crate) fiber_kind: FiberKind,
 }
 
-impl Play {
+impl ModelSetup {
     pub(crate) fn new(machine: &'static str) -> Self {
         Self { machine, options: &[], seed: 1, fiber_kind: FiberKind::Coroutine }
     }

@@ -7,7 +7,7 @@ use nic_rails::Engine;
 use verbs::{AsyncEvent, SendOp, SendWr};
 
 use crate::netns::Spaces;
-use crate::pair::{DEPTH, MIB, Pair, Set};
+use crate::pair::{DEPTH, MIB, MeasuredRails, Pair};
 
 /// After this many writes a message with their number follows.
 const EACH: u64 = 16;
@@ -74,7 +74,7 @@ impl Run<'_> {
 
 /// Runs the case and prints its results.
 pub(crate) fn run(spaces: &Spaces, gib: u64) -> Result<(), String> {
-    let pair = Pair::quiet(spaces, Set::Both(Engine::Callers));
+    let pair = Pair::connect(spaces, MeasuredRails::Both(Engine::Callers));
     let (count, began) = (gib * 1024, Instant::now());
     let (bytes, wanted) = (vec![0; MIB], vec![0; MIB]);
     let mut run = Run { pair: &pair, bytes, wanted, messages: 0, wrong: 0, events: Vec::new(), began };

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use netns::Spaces;
 use nic_rails::Engine;
-use pair::{Pair, Set};
+use pair::{MeasuredRails, Pair};
 
 /// The part of a link's rate that is payload of a TCP segment: 1448 of 1514 bytes.
 const PAYLOAD: f64 = 1448.0 / 1514.0;
@@ -30,7 +30,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// Limits both ends of a link.
-fn shape(spaces: &Spaces, rail: usize, mbit: u64) -> Result<(), String> {
+fn limit_rate(spaces: &Spaces, rail: usize, mbit: u64) -> Result<(), String> {
     let [a, b] = spaces.rails()[rail];
     for (space, (link, _)) in [(&spaces.a, a), (&spaces.b, b)] {
         let line = format!("qdisc replace dev {link} root tbf rate {mbit}mbit burst 128kb latency 20ms");
@@ -45,17 +45,17 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Runs each case once in each round; returns medians in the order of the cases.
-fn turns(sets: &[Set], rounds: u64, one: impl Fn(Set) -> f64) -> Vec<f64> {
-    let mut found = vec![Vec::new(); sets.len()];
+fn medians_of_cases(cases: &[MeasuredRails], rounds: u64, one: impl Fn(MeasuredRails) -> f64) -> Vec<f64> {
+    let mut found = vec![Vec::new(); cases.len()];
     for _ in 0..rounds {
-        for (set, found) in sets.iter().zip(&mut found) {
-            found.push(one(*set));
+        for (rails, found) in cases.iter().zip(&mut found) {
+            found.push(one(*rails));
         }
     }
     found.into_iter().map(median).collect()
 }
 
-fn line(what: &str, bound: &str, value: f64, more: &str) {
+fn print_row(what: &str, bound: &str, value: f64, more: &str) {
     println!("| {what} | {bound} | {value:.2} | {more} |");
 }
 
@@ -64,49 +64,60 @@ fn run() -> Result<(), String> {
     let span = Duration::from_millis(ms);
     let spaces = Spaces::new(1500)?;
     spaces.join_again(1500)?;
-    let [one, threads] = [Set::Both(Engine::Callers), Set::Both(Engine::Threads)];
-    let stream = |set| Pair::quiet(&spaces, set).stream(span);
+    let [one, threads] = [MeasuredRails::Both(Engine::Callers), MeasuredRails::Both(Engine::Threads)];
+    let stream = |rails| Pair::connect(&spaces, rails).stream(span);
     let host = median((0..3).map(|_| stream(one)).collect());
     println!("both rails without limits, GB/s: {:.2}\n", host / 1e9);
     println!(
         "| what | wanted | found | in GB/s or us, and the bound N_r min(B_rail, B_host) |\n|---|---|---|---|"
     );
 
-    (0..2).try_for_each(|rail| shape(&spaces, rail, 1000))?;
+    (0..2).try_for_each(|rail| limit_rate(&spaces, rail, 1000))?;
     let only = number("only", 15);
     if only & 1 != 0 {
-        equal(&[Set::Alone(0), threads, one], rounds, host, stream);
+        measure_equal_rails(&[MeasuredRails::Alone(0), threads, one], rounds, host, stream);
     }
     if only & 2 != 0 {
-        let pings =
-            turns(&[Set::Alone(0), one, threads], rounds, |set| Pair::echoing(&spaces, set).ping(span / 2));
+        let pings = medians_of_cases(&[MeasuredRails::Alone(0), one, threads], rounds, |rails| {
+            Pair::connect_with_echo(&spaces, rails).ping(span / 2)
+        });
         let us = |ping: f64| format!("{:.1} / {:.1}", ping * 1e6, pings[0] * 1e6);
-        line("8 B latency over rails / over one of them", "<= 1.10", pings[1] / pings[0], &us(pings[1]));
-        line("the same, threaded", "", pings[2] / pings[0], &us(pings[2]));
+        print_row("8 B latency over rails / over one of them", "<= 1.10", pings[1] / pings[0], &us(pings[1]));
+        print_row("the same, threaded", "", pings[2] / pings[0], &us(pings[2]));
     }
     if only & 4 != 0 {
-        shape(&spaces, 1, 250)?;
-        let rates = turns(&[Set::Alone(0), one, threads], rounds, stream);
+        limit_rate(&spaces, 1, 250)?;
+        let rates = medians_of_cases(&[MeasuredRails::Alone(0), one, threads], rounds, stream);
         let figures = |rate: f64| format!("{:.4} / {:.4}", rate / 1e9, rates[0] / 1e9);
         let unequal = "rails of 1 Gb/s and 250 Mb/s / the faster alone";
-        line(unequal, ">= 1.20", rates[1] / rates[0], &figures(rates[1]));
-        line(&format!("{unequal}, threaded"), "", rates[2] / rates[0], &figures(rates[2]));
-        shape(&spaces, 1, 1000)?;
+        print_row(unequal, ">= 1.20", rates[1] / rates[0], &figures(rates[1]));
+        print_row(&format!("{unequal}, threaded"), "", rates[2] / rates[0], &figures(rates[2]));
+        limit_rate(&spaces, 1, 1000)?;
     }
     if only & 8 != 0 { cut::run(&spaces, number("gib", 10)) } else { Ok(()) }
 }
 
 /// Two rails of the same rate, threaded and not, compared with one rail.
-fn equal(sets: &[Set], rounds: u64, host: f64, stream: impl Fn(Set) -> f64) {
-    let rates = turns(sets, rounds, stream);
+fn measure_equal_rails(
+    cases: &[MeasuredRails],
+    rounds: u64,
+    host: f64,
+    stream: impl Fn(MeasuredRails) -> f64,
+) {
+    let rates = medians_of_cases(cases, rounds, stream);
     let bound = 2.0 * (1e9 / 8.0 * PAYLOAD).min(host);
     let figures = |rate: f64| {
         let (alone, rate, bound) = (rates[0] / 1e9, rate / 1e9, bound / 1e9);
         format!("{rate:.4} / {alone:.4}; at most {bound:.4}")
     };
     let shaped = "two rails of 1 Gb/s, 1 MiB writes";
-    line(&format!("{shaped}, threaded / one rail"), ">= 1.95", rates[1] / rates[0], &figures(rates[1]));
-    line(&format!("{shaped}, non-threaded / one rail"), ">= 1.90", rates[2] / rates[0], &figures(rates[2]));
+    print_row(&format!("{shaped}, threaded / one rail"), ">= 1.95", rates[1] / rates[0], &figures(rates[1]));
+    print_row(
+        &format!("{shaped}, non-threaded / one rail"),
+        ">= 1.90",
+        rates[2] / rates[0],
+        &figures(rates[2]),
+    );
 }
 
 fn main() -> ExitCode {

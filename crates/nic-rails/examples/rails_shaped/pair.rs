@@ -22,7 +22,7 @@ const WARM_UP: Duration = Duration::from_secs(1);
 
 /// The rails that are measured.
 #[derive(Clone, Copy)]
-pub(crate) enum Set {
+pub(crate) enum MeasuredRails {
     /// One rail, as an ordinary device.
     Alone(usize),
     /// Both rails.
@@ -59,15 +59,15 @@ fn pin(number: usize) {
     let _ = host::real::pin_to_core(cores[number % cores.len()]);
 }
 
-fn device(spaces: &Spaces, side: usize, set: Set) -> Device {
+fn device(spaces: &Spaces, side: usize, rails: MeasuredRails) -> Device {
     let space: &Space = [&spaces.a, &spaces.b][side];
     let rail = |rail: usize| {
         let (bind, silence) = (Some(spaces.rails()[rail][side].1), IwarpConfig::SILENCE_MIN);
         open(&host::real::host(), &IwarpConfig { bind, silence, ..IwarpConfig::default() }).expect("a device")
     };
-    space.within(|| match set {
-        Set::Alone(number) => rail(number),
-        Set::Both(engine) => {
+    space.within(|| match rails {
+        MeasuredRails::Alone(number) => rail(number),
+        MeasuredRails::Both(engine) => {
             let config = RailsConfig { engine, ..RailsConfig::default() };
             nic_rails::open(vec![rail(0), rail(1)], &config).expect("rails")
         }
@@ -91,7 +91,7 @@ impl End {
         self.qp.post_recv(&RecvWr::new(number, &[self.mr.sge(number % 16 * 64, 64)])).expect("room");
     }
 
-    fn established(&self) {
+    fn wait_established(&self) {
         match self.cm.get_event(deadline(self)) {
             Ok(CmEvent::Established { .. }) => {}
             other => panic!("{other:?}"),
@@ -101,9 +101,9 @@ impl End {
 
 impl Pair {
     /// Connected endpoints without an answering thread.
-    pub(crate) fn quiet(spaces: &Spaces, set: Set) -> Self {
-        let (near, far) = (End::new(device(spaces, 0, set)), End::new(device(spaces, 1, set)));
-        let rail = if let Set::Alone(rail) = set { rail } else { 0 };
+    pub(crate) fn connect(spaces: &Spaces, rails: MeasuredRails) -> Self {
+        let (near, far) = (End::new(device(spaces, 0, rails)), End::new(device(spaces, 1, rails)));
+        let rail = if let MeasuredRails::Alone(rail) = rails { rail } else { 0 };
         let addr = SocketAddr::new(spaces.rails()[rail][1].1, 0);
         let listener = far.cm.listen(addr, 1).expect("a listener");
         (0..16).for_each(|number| far.receive(number));
@@ -114,13 +114,13 @@ impl Pair {
             }
             other => panic!("{other:?}"),
         }
-        [&near, &far].into_iter().for_each(End::established);
+        [&near, &far].into_iter().for_each(End::wait_established);
         Self { near, far: Arc::new(far), stop: Arc::default(), echo: None }
     }
 
     /// The same, with a polling thread that answers messages.
-    pub(crate) fn echoing(spaces: &Spaces, set: Set) -> Self {
-        let mut pair = Self::quiet(spaces, set);
+    pub(crate) fn connect_with_echo(spaces: &Spaces, rails: MeasuredRails) -> Self {
+        let mut pair = Self::connect(spaces, rails);
         let (far, stop) = (pair.far.clone(), pair.stop.clone());
         pair.echo = Some(std::thread::spawn(move || {
             pin(1);
@@ -173,12 +173,12 @@ impl Pair {
     pub(crate) fn ping(&self, span: Duration) -> f64 {
         let pings = || {
             pin(0);
-            self.pings(span)
+            self.measure_pings(span)
         };
         std::thread::scope(|scope| scope.spawn(pings).join().expect("no panic"))
     }
 
-    fn pings(&self, span: Duration) -> f64 {
+    fn measure_pings(&self, span: Duration) -> f64 {
         let (began, mut times) = (Instant::now(), Vec::new());
         while began.elapsed() < span {
             self.near.receive(0);

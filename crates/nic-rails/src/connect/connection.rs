@@ -29,7 +29,7 @@ pub(crate) enum LaneState {
     Failed,
     /// This side has closed its end, and waits until all requests on it have completed.
     Draining,
-    /// This side has written a letter about the failure, and waits for the peer's letter.
+    /// This side has written a lane report about the failure, and waits for the peer's report.
     Reported,
     /// Both ends have closed the lane and agreed on what was delivered.
     Down,
@@ -42,7 +42,7 @@ pub(crate) struct LaneLink {
     /// The number of the attempt that connected it, and the number of the last attempt.
     pub(crate) generation: u32,
     pub(crate) tried: u32,
-    /// When its failure must be settled, or when the next attempt starts.
+    /// When failover must have finished, or when the next attempt starts.
     pub(crate) due: Option<Time>,
     /// When this side closed it.
     pub(crate) closed: Option<Time>,

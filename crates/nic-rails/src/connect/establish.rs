@@ -1,5 +1,5 @@
 //! Connecting: lane 0 first, at the program's addresses; then the further lanes, at the accepting side's join listeners.
-//! `Established` is reported when all lanes are connected. A lane that fails later is settled (`settle`)
+//! `Established` is reported when all lanes are connected. A lane that fails later is replaced by the others (`failover`)
 //! and connected again (`reconnect`).
 
 use std::net::SocketAddr;
@@ -168,7 +168,7 @@ fn read_answer(device: &DeviceInner, qp: &QpInner, lane: usize, private_data: &[
 /// Reads the rest of the answer on a further lane.
 fn read_lane_hello(qp: &QpInner, lane: usize, rest: &[u8]) -> bool {
     let Some((lane_hello, rest)) = LaneHello::read(rest) else { return false };
-    qp.sending.lock(&qp.shared().host).set_peer_mailbox(lane, &lane_hello);
+    qp.sending.lock(&qp.shared().host).set_peer_report_buffer(lane, &lane_hello);
     if lane == 1 {
         let Some((addrs, _)) = read_addrs(rest, 1) else { return false };
         qp.link().lanes[0].join_addr = Some(addrs[0]);
@@ -297,7 +297,7 @@ fn accept_lane(
     }
     let mut sends = qp.sending.lock(&qp.shared().host);
     sends.set_peer_hello(rail, hello);
-    sends.set_peer_mailbox(rail, lane_hello);
+    sends.set_peer_report_buffer(rail, lane_hello);
     drop(sends);
     let mut private_data = lane_handshake(qp, rail, token, 0);
     if let (1, Some(join_addr)) = (rail, join_addr) {

@@ -21,8 +21,8 @@ pub(crate) fn hello(qp: &QpInner, kind: RequestKind, lane: usize, token: u64) ->
 /// The handshake data on a further lane, or on any lane that is connected again.
 pub(crate) fn lane_handshake(qp: &QpInner, lane: usize, token: u64, generation: u32) -> Vec<u8> {
     let mut lane_hello = Vec::new();
-    let keys = (qp.context.mailbox.rkey(lane), qp.context.mailbox.rkey(0));
-    LaneHello { generation, mailbox: qp.context.mailbox.addr(), keys }.write(&mut lane_hello);
+    let keys = (qp.context.report_buffer.rkey(lane), qp.context.report_buffer.rkey(0));
+    LaneHello { generation, report_buffer: qp.context.report_buffer.addr(), keys }.write(&mut lane_hello);
     hello(qp, RequestKind::Join, lane, token).write(&lane_hello)
 }
 

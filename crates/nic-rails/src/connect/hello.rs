@@ -92,9 +92,9 @@ pub(crate) fn read_refusal(bytes: &[u8]) -> Option<u8> {
 pub(crate) struct LaneHello {
     /// The number of the attempt to connect this lane, from 0.
     pub(crate) generation: u32,
-    /// The address of this side's mailbox.
-    pub(crate) mailbox: u64,
-    /// The mailbox's keys on this lane and on lane 0.
+    /// The address of this side's report buffer.
+    pub(crate) report_buffer: u64,
+    /// The report buffer's keys on this lane and on lane 0.
     pub(crate) keys: (u32, u32),
 }
 
@@ -104,7 +104,7 @@ const LANE_HELLO_LEN: usize = 20;
 impl LaneHello {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend(self.generation.to_be_bytes());
-        out.extend(self.mailbox.to_be_bytes());
+        out.extend(self.report_buffer.to_be_bytes());
         out.extend(self.keys.0.to_be_bytes());
         out.extend(self.keys.1.to_be_bytes());
     }
@@ -112,9 +112,9 @@ impl LaneHello {
     /// Parses `bytes`; returns the rest as well.
     pub(crate) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = bytes.split_at_checked(LANE_HELLO_LEN)?;
-        let (generation, mailbox) = (word(&head[..4]) as u32, word(&head[4..12]));
+        let (generation, report_buffer) = (word(&head[..4]) as u32, word(&head[4..12]));
         let keys = (word(&head[12..16]) as u32, word(&head[16..20]) as u32);
-        Some((Self { generation, mailbox, keys }, rest))
+        Some((Self { generation, report_buffer, keys }, rest))
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
         assert!(bytes.len() <= addrs_room(2, 128));
         bytes.push(9);
         assert_eq!(read_addrs(&bytes, 2), Some((addrs.to_vec(), &[9_u8][..])));
-        let lane_hello = LaneHello { generation: 3, mailbox: 0x7fff_0000_1234_0000, keys: (5, !0) };
+        let lane_hello = LaneHello { generation: 3, report_buffer: 0x7fff_0000_1234_0000, keys: (5, !0) };
         let mut bytes = Vec::new();
         lane_hello.write(&mut bytes);
         assert_eq!(bytes.len(), LANE_HELLO_LEN);

@@ -86,7 +86,7 @@ fn end_locked(device: &DeviceInner, qp: &QpInner, mut link: LockGuard<'_, Connec
     let attempt: Vec<_> = link.lanes.iter_mut().filter_map(|lane| lane.attempt.take()).collect();
     drop(link);
     drop(attempt);
-    qp.context.set_settling(false);
+    qp.context.set_failing_over(false);
     qp.fail();
     if let Some(cm) = cm {
         cm.push(CmEvent::Disconnected { qp_num: qp.num() });

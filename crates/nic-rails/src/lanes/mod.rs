@@ -1,6 +1,6 @@
 //! Failure and reconnection of lanes.
 
-pub(crate) mod letters;
+pub(crate) mod failover;
+pub(crate) mod lane_reports;
 pub(crate) mod reconnect;
-pub(crate) mod settle;
 pub(crate) mod srq_move;

@@ -9,7 +9,7 @@ use crate::connect::connection::{ConnPhase, LaneState};
 use crate::connect::handshake::{lane_handshake, lane_param};
 use crate::connect::hello::{Hello, LaneHello, RequestKind};
 use crate::device_inner::DeviceInner;
-use crate::lanes::letters::GENERATIONS;
+use crate::lanes::lane_reports::GENERATIONS;
 use crate::qp::QpInner;
 use crate::state;
 
@@ -72,7 +72,7 @@ fn begin_attempt(device: &DeviceInner, qp: &Arc<QpInner>, lane: usize, generatio
     discard_attempt(device, lane, before);
 }
 
-/// On the accepting side: accepts a lane again. The request is rejected if the lane's failure has not been settled.
+/// On the accepting side: accepts a lane again. The request is rejected if the failover has not finished.
 pub(crate) fn accept_reconnect(
     device: &DeviceInner,
     qp: &Arc<QpInner>,

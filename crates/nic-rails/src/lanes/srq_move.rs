@@ -9,7 +9,7 @@ use crate::completion::completions::CompletionSink;
 use crate::connect::connection::{ConnPhase, LaneState};
 use crate::connect::outcome::end_connection;
 use crate::device_inner::DeviceInner;
-use crate::lanes::settle::on_lane_down;
+use crate::lanes::failover::on_lane_down;
 use crate::progress::poll::poll_rail;
 use crate::qp::QpInner;
 use crate::receive::srq::{GRACE, SrqInner};
@@ -37,7 +37,7 @@ pub(crate) fn join_srq(device: &DeviceInner, qp: &Arc<QpInner>) -> Result<()> {
 /// Continues leaving a rail if the queue is leaving one, or starts to leave a rail if necessary.
 pub(crate) fn progress_srq_move(device: &DeviceInner, qp: &Arc<QpInner>) {
     let Some(srq) = &qp.receiving.srq else { return };
-    if qp.context.is_settling() {
+    if qp.context.is_failing_over() {
         start_srq_move(device, qp, srq);
     }
     let Some(rail) = srq.rail_being_left(qp.num()) else { return };
@@ -49,7 +49,7 @@ pub(crate) fn progress_srq_move(device: &DeviceInner, qp: &Arc<QpInner>) {
         // Messages may arrive on it until it has closed its lane.
         (state::ERROR, _) => finish_lane(device, qp, srq, rail),
         (_, ConnPhase::Up) if health == LaneState::Up => {
-            // The failure is settled with all others on the device's list.
+            // The device's list contains this queue pair: its failover continues there.
             on_lane_down(device, qp, rail);
         }
         (_, ConnPhase::Up | ConnPhase::Ended) => finish_lane(device, qp, srq, rail),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::completion::completions::CompletionSink;
 use crate::completion::polled_cq::PolledCq;
 use crate::device_inner::DeviceInner;
-use crate::lanes::settle::{self, Settling};
+use crate::lanes::failover::{self, FailoverProgress};
 use crate::qp::QpInner;
 use crate::qp_actions::QpActions;
 use crate::state;
@@ -102,8 +102,8 @@ pub(crate) fn run_actions(
     }
     if wants.lane_failure && qp.state_number() != state::ERROR {
         handle_lane_failure(device, qp, lane);
-    } else if wants.settling {
-        continue_settling(device, qp);
+    } else if wants.failover {
+        advance_failover(device, qp);
     }
 }
 
@@ -123,27 +123,27 @@ pub(crate) fn arm_for_requests(device: &DeviceInner, polling: &PolledCq) {
 
 /// Handles the failure of a lane, or the end of the whole connection.
 pub(crate) fn handle_lane_failure(device: &DeviceInner, qp: &Arc<QpInner>, lane: usize) {
-    if settle::on_lane_down(device, qp, lane) {
-        settle_lanes(device, qp);
+    if failover::on_lane_down(device, qp, lane) {
+        poll_and_fail_over(device, qp);
     }
 }
 
-/// Continues settling failed lanes. Returns whether that is still unfinished.
-pub(crate) fn settle_lanes(device: &DeviceInner, qp: &Arc<QpInner>) -> bool {
+/// Polls, and continues a failover. Returns whether that is still unfinished.
+pub(crate) fn poll_and_fail_over(device: &DeviceInner, qp: &Arc<QpInner>) -> bool {
     for completions in [&qp.sending.completions, &qp.receiving.completions] {
         if let Some(polling) = device.polling(completions) {
             progress(device, &polling);
         }
     }
-    continue_settling(device, qp)
+    advance_failover(device, qp)
 }
 
-/// As [`settle_lanes()`], using the completions taken from the rails so far.
-fn continue_settling(device: &DeviceInner, qp: &Arc<QpInner>) -> bool {
-    match settle::settle_failures(device, qp) {
-        Settling::Done => false,
-        Settling::Waits => true,
-        Settling::Settled { waits } => {
+/// As [`poll_and_fail_over()`], using the completions taken from the rails so far.
+fn advance_failover(device: &DeviceInner, qp: &Arc<QpInner>) -> bool {
+    match failover::advance(device, qp) {
+        FailoverProgress::Done => false,
+        FailoverProgress::Waiting => true,
+        FailoverProgress::Finished { waits } => {
             if let Some(polling) = device.polling(&qp.sending.completions).filter(|_| waits) {
                 arm_for_requests(device, &polling);
             }

@@ -11,10 +11,10 @@ use verbs::{Cm, CompChannel, Error, QpState, Result};
 
 use crate::api::cm;
 use crate::device_inner::DeviceInner;
+use crate::lanes::failover::check_lane_reports;
 use crate::lanes::reconnect::reconnect_lanes;
-use crate::lanes::settle::check_letters;
 use crate::lanes::srq_move::progress_srq_move;
-use crate::progress::poll::settle_lanes;
+use crate::progress::poll::poll_and_fail_over;
 use crate::state;
 
 /// Starts the service; it ends with the device.
@@ -87,22 +87,22 @@ fn progress_all(device: &Arc<DeviceInner>) {
         if qp.uses_an_overrun_queue() && qp.state() != QpState::Error {
             qp.fail();
         }
-        check_letters(device, &qp);
+        check_lane_reports(device, &qp);
         progress_srq_move(device, &qp);
     }
-    device.settling.retain(|qp| settle_lanes(device, qp));
+    device.failing_over.retain(|qp| poll_and_fail_over(device, qp));
     device.degraded.retain(|qp| reconnect_lanes(device, qp));
 }
 
 /// The longest time until the next check, even without an event.
 fn poll_interval(device: &DeviceInner) -> Span {
-    if !device.settling.is_empty() {
+    if !device.failing_over.is_empty() {
         return Span::from_ms(2);
     }
     if !device.expected.is_empty() || !device.degraded.is_empty() {
         return Span::from_ms(50);
     }
-    // A peer may have closed a lane and written a letter, for which there is no event.
+    // A peer may have closed a lane and written a lane report, for which there is no event.
     let connected = device.live_qps().any(|qp| qp.state_number() == state::READY_TO_SEND);
     if connected { Span::from_ms(100) } else { Span::from_secs(5) }
 }

@@ -69,8 +69,12 @@ impl RecvHalf {
         wc: &Wc,
         sink: &mut CompletionSink<'_>,
     ) -> QpActions {
-        if wc.is_ok() && wc.invalidated.is_none() && self.srq.is_none() && self.fill(own, lane, wc, sink) {
-            return QpActions { settling: own.is_settling(), ..QpActions::default() };
+        if wc.is_ok()
+            && wc.invalidated.is_none()
+            && self.srq.is_none()
+            && self.complete_own_receive(own, lane, wc, sink)
+        {
+            return QpActions { failover: own.is_failing_over(), ..QpActions::default() };
         }
         self.complete_any(own, lane, wc, sink)
     }
@@ -78,7 +82,13 @@ impl RecvHalf {
     /// The usual case: one of its own receives was filled. False if the connection has ended; then nothing has been
     /// done.
     #[inline]
-    fn fill(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut CompletionSink<'_>) -> bool {
+    fn complete_own_receive(
+        &self,
+        own: &QpContext,
+        lane: usize,
+        wc: &Wc,
+        sink: &mut CompletionSink<'_>,
+    ) -> bool {
         let mut receives = self.lock(&own.shared().host);
         if own.state.get() == state::ERROR {
             return false;
@@ -116,9 +126,9 @@ impl RecvHalf {
         }
         receives.remove_outstanding(&self.completions);
         drop(receives);
-        let settling = own.is_settling();
+        let failover = own.is_failing_over();
         match wc.status {
-            WcStatus::Success => QpActions { settling, ..QpActions::default() },
+            WcStatus::Success => QpActions { failover, ..QpActions::default() },
             _ if own.state.get() == state::ERROR => QpActions::default(),
             // Caused by the peer; the reason may still come.
             WcStatus::WrFlushErr => QpActions { lane_failure: true, ..QpActions::default() },

@@ -11,7 +11,7 @@ pub(crate) const PIECES_MAX: usize = 32;
 pub(crate) const LINE: u64 = 64;
 
 /// The end of each lane's stripe, for a striped request.
-pub(crate) type Ends = [u64; RAILS_MAX];
+pub(crate) type StripeEnds = [u64; RAILS_MAX];
 
 /// Bit mask of the lanes that carry a request. The ends of stripes are stored separately: few requests have any.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,13 +23,13 @@ impl LaneSet {
     pub(crate) const NONE: Self = Self { mask: 0 };
 
     /// The whole request on one lane.
-    pub(crate) fn whole(lane: usize) -> Self {
+    pub(crate) fn single(lane: usize) -> Self {
         Self { mask: 1 << lane }
     }
 
     /// A stripe for each of the lanes in `mask`, in the proportion of their shares; the stripe ends are stored in
     /// `ends`.
-    pub(crate) fn striped(len: u64, mask: u8, shares: &[f64; RAILS_MAX], ends: &mut Ends) -> Self {
+    pub(crate) fn striped(len: u64, mask: u8, shares: &[f64; RAILS_MAX], ends: &mut StripeEnds) -> Self {
         let used = |lane: &usize| mask & 1 << lane != 0;
         let all: f64 = (0..RAILS_MAX).filter(used).map(|lane| shares[lane]).sum();
         let last = (0..RAILS_MAX).rfind(used).unwrap_or(0);
@@ -58,13 +58,13 @@ impl LaneSet {
     }
 
     /// The first lane.
-    pub(crate) fn first(&self) -> usize {
+    pub(crate) fn first_lane(&self) -> usize {
         self.mask.trailing_zeros() as usize % RAILS_MAX
     }
 
     /// The byte range of a request of `len` bytes that a lane carries.
     #[inline]
-    pub(crate) fn range(&self, lane: usize, len: u64, ends: &Ends) -> (u64, u64) {
+    pub(crate) fn range(&self, lane: usize, len: u64, ends: &StripeEnds) -> (u64, u64) {
         match self.is_striped() {
             false => (0, len),
             true => (if lane == 0 { 0 } else { ends[lane - 1] }, ends[lane]),

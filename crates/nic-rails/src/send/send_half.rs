@@ -78,7 +78,7 @@ impl SendHalf {
         if sends.complete_plain(own, lane, wc, sink) {
             sends.remove_outstanding(lane);
             drop(sends);
-            return QpActions { settling: own.is_settling(), ..QpActions::default() };
+            return QpActions { failover: own.is_failing_over(), ..QpActions::default() };
         }
         drop(sends);
         self.complete_any(own, lane, wc, sink)
@@ -98,7 +98,7 @@ impl SendHalf {
         sends.remove_outstanding(lane);
         let wants = sends.wants();
         drop(sends);
-        QpActions { lane_failure: is_loss(wc.status), settling: own.is_settling(), ..wants }
+        QpActions { lane_failure: is_loss(wc.status), failover: own.is_failing_over(), ..wants }
     }
 
     /// Frees slots for requests. Returns whether a caller has found the queue full.

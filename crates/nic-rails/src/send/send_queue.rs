@@ -8,20 +8,20 @@ use crate::RAILS_MAX;
 use crate::completion::completions::{CompletionSink, Completions};
 use crate::connect::hello::{Hello, LaneHello};
 use crate::context::QpContext;
-use crate::lanes::letters::Letter;
+use crate::lanes::lane_reports::LaneReport;
 use crate::memory::keys::{LaneKeys, PeerKeyCache, offset_of, unmask};
 use crate::qp_actions::QpActions;
 use crate::send::lane_rates::LaneRates;
 use crate::send::request::{
-    EMPTY, Ends, LINE, LaneSet, OrderingClass, PIECES_MAX, RequestSlot, class, consumes_receive, key_of,
-    lane_flags, lane_op, remote_of, slice_sges,
+    EMPTY, LINE, LaneSet, OrderingClass, PIECES_MAX, RequestSlot, StripeEnds, class, consumes_receive,
+    key_of, lane_flags, lane_op, remote_of, slice_sges,
 };
 use crate::shared::DeviceShared;
 
 /// The number of the device's own request that reads an entry of the peer's table.
 const READ_KEY: u64 = u64::MAX;
-/// The number of the device's own request that writes letters.
-const WRITE_LETTERS: u64 = u64::MAX - 1;
+/// The number of the device's own request that writes lane reports.
+const WRITE_REPORTS: u64 = u64::MAX - 1;
 
 /// What a lane has in flight.
 #[derive(Clone, Copy, Default)]
@@ -36,9 +36,9 @@ struct InFlight {
     arrived: u32,
 }
 
-/// Where letters to the peer are written.
+/// Where lane reports to the peer are written.
 #[derive(Clone, Copy, Default)]
-struct PeerMailbox {
+struct PeerReportBuffer {
     addr: u64,
     keys: [u32; RAILS_MAX],
 }
@@ -52,7 +52,7 @@ pub(crate) struct SendQueue {
     /// Ring by number, with a power of two of entries.
     slots: Vec<RequestSlot>,
     /// The stripe ends of striped requests, by ring entry.
-    ends: Vec<Ends>,
+    ends: Vec<StripeEnds>,
     pieces: Vec<Sge>,
     inline: Vec<u8>,
     pieces_each: usize,
@@ -74,10 +74,10 @@ pub(crate) struct SendQueue {
     /// The lane on which the peer receives messages.
     message_lane: usize,
     peer: [Option<Hello>; RAILS_MAX],
-    peer_mailbox: PeerMailbox,
-    /// Letters are pending; letters are in flight.
-    has_letters: bool,
-    writing_letters: bool,
+    peer_report_buffer: PeerReportBuffer,
+    /// Lane reports are pending; lane reports are in flight.
+    has_pending_reports: bool,
+    is_writing_reports: bool,
     flight: [InFlight; RAILS_MAX],
     /// Bit mask of lanes with parts of requests in flight.
     busy: u8,
@@ -138,9 +138,9 @@ impl SendQueue {
             rates: LaneRates::new(lanes, &shared.config.weights),
             message_lane: 0,
             peer: [None; RAILS_MAX],
-            peer_mailbox: PeerMailbox::default(),
-            has_letters: false,
-            writing_letters: false,
+            peer_report_buffer: PeerReportBuffer::default(),
+            has_pending_reports: false,
+            is_writing_reports: false,
             flight: [InFlight::default(); RAILS_MAX],
             busy: 0,
             expects: 0,
@@ -159,11 +159,11 @@ impl SendQueue {
         self.peer[lane] = Some(hello);
     }
 
-    /// Stores the location of the peer's mailbox, as sent on a further lane.
-    pub(crate) fn set_peer_mailbox(&mut self, lane: usize, lane_hello: &LaneHello) {
-        self.peer_mailbox.addr = lane_hello.mailbox;
-        self.peer_mailbox.keys[lane] = lane_hello.keys.0;
-        self.peer_mailbox.keys[0] = lane_hello.keys.1;
+    /// Stores the location of the peer's report buffer, as sent on a further lane.
+    pub(crate) fn set_peer_report_buffer(&mut self, lane: usize, lane_hello: &LaneHello) {
+        self.peer_report_buffer.addr = lane_hello.report_buffer;
+        self.peer_report_buffer.keys[lane] = lane_hello.keys.0;
+        self.peer_report_buffer.keys[0] = lane_hello.keys.1;
     }
 
     /// Sets its lanes.
@@ -281,7 +281,7 @@ impl SendQueue {
         }
         let &SendWr { wr_id, op, flags, .. } = wr;
         self.slots[index] =
-            RequestSlot { wr_id, op, flags, len, pieces, inline, lanes: LaneSet::whole(lane), ..EMPTY };
+            RequestSlot { wr_id, op, flags, len, pieces, inline, lanes: LaneSet::single(lane), ..EMPTY };
         self.tail += 1;
         self.next = self.tail;
         self.free -= 1;
@@ -463,34 +463,42 @@ impl SendQueue {
         }
     }
 
-    /// There are letters for the peer.
-    pub(crate) fn set_letters_pending(&mut self) {
-        self.has_letters = true;
+    /// There are lane reports for the peer.
+    pub(crate) fn set_reports_pending(&mut self) {
+        self.has_pending_reports = true;
     }
 
-    /// Whether the peer has all letters.
-    pub(crate) fn has_sent_letters(&self) -> bool {
-        !self.has_letters && !self.writing_letters
+    /// Whether the peer has all lane reports.
+    pub(crate) fn has_sent_reports(&self) -> bool {
+        !self.has_pending_reports && !self.is_writing_reports
     }
 
-    /// Writes letters, if some are pending and none is in flight, on one of these lanes, preferably not the message
+    /// Writes lane reports, if some are pending and none is in flight, on one of these lanes, preferably not the message
     /// lane.
-    pub(crate) fn write_letters(&mut self, own: &QpContext, lanes: impl Iterator<Item = usize>) {
+    pub(crate) fn write_lane_reports(&mut self, own: &QpContext, lanes: impl Iterator<Item = usize>) {
         let carrier = lanes.min_by_key(|lane| *lane == self.message_lane);
-        let Some(lane) = carrier.filter(|_| self.has_letters && !self.writing_letters) else { return };
-        let remote = RemoteAddr { addr: self.peer_mailbox.addr, rkey: self.peer_mailbox.keys[lane] };
-        let sges = [own.mailbox.outgoing_sge(lane)];
-        let wr = SendWr::new(WRITE_LETTERS, SendOp::Write(remote), &sges);
+        let Some(lane) = carrier.filter(|_| self.has_pending_reports && !self.is_writing_reports) else {
+            return;
+        };
+        let remote =
+            RemoteAddr { addr: self.peer_report_buffer.addr, rkey: self.peer_report_buffer.keys[lane] };
+        let sges = [own.report_buffer.outgoing_sge(lane)];
+        let wr = SendWr::new(WRITE_REPORTS, SendOp::Write(remote), &sges);
         self.add_outstanding(lane);
         // A refused write is tried again.
         if self.post_to_lane(own, lane, &wr, false).is_ok() {
-            (self.has_letters, self.writing_letters) = (false, true);
+            (self.has_pending_reports, self.is_writing_reports) = (false, true);
             self.flight[lane].posted += 1;
         }
     }
 
     /// The lanes on which a request may start now.
-    fn choose_lanes(&self, shared: &DeviceShared, slot: &RequestSlot, ends: &mut Ends) -> Option<LaneSet> {
+    fn choose_lanes(
+        &self,
+        shared: &DeviceShared,
+        slot: &RequestSlot,
+        ends: &mut StripeEnds,
+    ) -> Option<LaneSet> {
         let kind = class(slot.op);
         let count = self.live.count_ones();
         let striped = kind != OrderingClass::Message
@@ -499,8 +507,8 @@ impl SendQueue {
             && slot.len >= shared.config.stripe_min.max(LINE * u64::from(count));
         let lanes = match kind {
             _ if striped => LaneSet::striped(slot.len, self.live, &self.rates.shares, ends),
-            OrderingClass::Write => LaneSet::whole(self.least_busy(shared)),
-            _ => LaneSet::whole(self.message_lane),
+            OrderingClass::Write => LaneSet::single(self.least_busy(shared)),
+            _ => LaneSet::single(self.message_lane),
         };
         let in_order = if lanes.is_striped() { 0 } else { lanes.mask };
         if self.busy & !in_order == 0 {
@@ -531,8 +539,8 @@ impl SendQueue {
 
     /// Whether a request would touch the same memory as another request on another lane, with at least one of them
     /// writing.
-    fn overlaps_another(&self, slot: &RequestSlot, lanes: &LaneSet, ends: &Ends) -> bool {
-        let range = |slot: &RequestSlot, lanes: &LaneSet, ends: &Ends, lane: usize| {
+    fn overlaps_another(&self, slot: &RequestSlot, lanes: &LaneSet, ends: &StripeEnds) -> bool {
+        let range = |slot: &RequestSlot, lanes: &LaneSet, ends: &StripeEnds, lane: usize| {
             let remote = remote_of(slot.op).filter(|_| lanes.contains(lane))?;
             let (from, to) = lanes.range(lane, slot.len, ends);
             Some((remote.addr.wrapping_add(from), remote.addr.wrapping_add(to)))
@@ -557,9 +565,9 @@ impl SendQueue {
         self.flight[lane].posted = self.flight[lane].posted.saturating_sub(1);
         match wc.wr_id {
             READ_KEY => return self.on_key_read(own, wc),
-            WRITE_LETTERS => {
-                self.writing_letters = false;
-                self.has_letters |= !wc.is_ok();
+            WRITE_REPORTS => {
+                self.is_writing_reports = false;
+                self.has_pending_reports |= !wc.is_ok();
                 return;
             }
             seq if !(self.head..self.next).contains(&seq) => return,
@@ -662,37 +670,37 @@ impl SendQueue {
         }
     }
 
-    /// A lane has failed: no request starts until [`SendQueue::settle`].
+    /// A lane has failed: no request starts until [`SendQueue::resolve_failed_lanes`].
     pub(crate) fn pause(&mut self, lane: usize) {
         self.held = true;
         self.live &= !(1 << lane);
         self.rates.reset_lane(lane);
     }
 
-    /// Whether the peer's letters about failed lanes are plausible: they count no more messages than were posted there,
+    /// Whether the peer's lane reports about failed lanes are plausible: they count no more messages than were posted there,
     /// and no fewer than are known to have arrived; and no atomic is undecided, whose effect cannot be determined.
-    fn is_consistent_with(&self, failed_lanes: &[Option<Letter>; RAILS_MAX]) -> bool {
-        let counts = self.flight.iter().zip(failed_lanes).all(|(flight, letter)| {
-            letter.is_none_or(|letter| {
-                let missing = flight.messages.wrapping_sub(letter.received);
+    fn is_consistent_with(&self, failed_lanes: &[Option<LaneReport>; RAILS_MAX]) -> bool {
+        let counts = self.flight.iter().zip(failed_lanes).all(|(flight, report)| {
+            report.is_none_or(|report| {
+                let missing = flight.messages.wrapping_sub(report.received);
                 missing <= flight.messages.wrapping_sub(flight.arrived)
             })
         });
         let lost =
             (self.head..self.next).map(|seq| &self.slots[self.slot_index(seq)]).filter(|slot| slot.lost);
         let decided = |slot: &RequestSlot| {
-            class(slot.op) != OrderingClass::Message || failed_lanes[slot.lanes.first()].is_some()
+            class(slot.op) != OrderingClass::Message || failed_lanes[slot.lanes.first_lane()].is_some()
         };
         counts && lost.into_iter().all(|slot| !slot.op.is_atomic() && decided(slot))
     }
 
-    /// Decides the result of everything on failed lanes, by the peer's letters: messages that it has received are
+    /// Decides the result of everything on failed lanes, by the peer's lane reports: messages that it has received are
     /// completed, the rest starts again. False if that is impossible, and the queue pair has to fail.
-    pub(crate) fn settle(&mut self, failed_lanes: &[Option<Letter>; RAILS_MAX]) -> bool {
+    pub(crate) fn resolve_failed_lanes(&mut self, failed_lanes: &[Option<LaneReport>; RAILS_MAX]) -> bool {
         let mut message_lane = self.message_lane;
         for _ in 0..RAILS_MAX {
-            if let Some(letter) = failed_lanes[message_lane] {
-                message_lane = usize::from(letter.recv_lane).min(self.lanes - 1);
+            if let Some(report) = failed_lanes[message_lane] {
+                message_lane = usize::from(report.recv_lane).min(self.lanes - 1);
             }
         }
         if !self.is_consistent_with(failed_lanes) || self.live & 1 << message_lane == 0 {
@@ -704,9 +712,9 @@ impl SendQueue {
         for seq in self.head..self.next {
             let index = self.slot_index(seq);
             let slot = &mut self.slots[index];
-            let arrived = |letter: Letter| letter.received.wrapping_sub(slot.number) as i32 > 0;
+            let arrived = |report: LaneReport| report.received.wrapping_sub(slot.number) as i32 > 0;
             slot.done = !slot.lost
-                || (consumes_receive(slot.op) && failed_lanes[slot.lanes.first()].is_some_and(arrived));
+                || (consumes_receive(slot.op) && failed_lanes[slot.lanes.first_lane()].is_some_and(arrived));
             if slot.lost {
                 (slot.lost, slot.status, slot.bytes) = (false, WcStatus::Success, 0);
             }

@@ -10,7 +10,7 @@ use crate::sockets::{Break, break_all};
 use crate::{env, one_at_a_time, rail_events};
 
 /// What happens to a rail, and how the ends behave.
-struct Cut {
+struct CutScenario {
     net: u8,
     seed: u64,
     /// The rail's number, from 1.
@@ -22,7 +22,7 @@ struct Cut {
     sleeps: bool,
 }
 
-impl Cut {
+impl CutScenario {
     /// Runs traffic until all is complete and the rail has been reconnected each time. Returns the events of both ends.
     fn run(&self, requests: u64) -> [String; 2] {
         let engine = if self.seed.is_multiple_of(5) { Engine::Threads } else { Engine::Callers };
@@ -56,7 +56,7 @@ fn without_cuts() {
     let _gate = one_at_a_time();
     for seed in 0..4 {
         let (rail, how) = (1, Break::Reset);
-        let cut = Cut { net: 1, seed, rail, how, when: 0, times: 0, sleeps: seed % 2 == 1 };
+        let cut = CutScenario { net: 1, seed, rail, how, when: 0, times: 0, sleeps: seed % 2 == 1 };
         assert_eq!(cut.run(300), ["", ""]);
     }
 }
@@ -69,7 +69,8 @@ fn a_rail_is_cut_and_comes_back() {
     for seed in 0..60 {
         let rail = 1 + (seed / 2 % 2) as u8;
         let how = if seed / 4 % 2 == 0 { Break::Reset } else { Break::Shut };
-        let cut = Cut { net: 2, seed, rail, how, when: seed * 4 % 230, times: 1, sleeps: seed % 3 == 2 };
+        let cut =
+            CutScenario { net: 2, seed, rail, how, when: seed * 4 % 230, times: 1, sleeps: seed % 3 == 2 };
         let whole = format!("-{rail}+{rail}");
         assert_eq!(cut.run(100), [whole.clone(), whole], "seed {seed}");
     }
@@ -81,7 +82,8 @@ fn a_rail_is_cut_again_and_again() {
     let _gate = one_at_a_time();
     for seed in 0..8 {
         let rail = 1 + (seed / 2 % 2) as u8;
-        let cut = Cut { net: 3, seed, rail, how: Break::Reset, when: 50, times: 4, sleeps: seed % 3 == 2 };
+        let cut =
+            CutScenario { net: 3, seed, rail, how: Break::Reset, when: 50, times: 4, sleeps: seed % 3 == 2 };
         let whole = format!("-{rail}+{rail}").repeat(4);
         assert_eq!(cut.run(100), [whole.clone(), whole], "seed {seed}");
     }

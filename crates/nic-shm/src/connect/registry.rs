@@ -121,7 +121,7 @@ impl Registry {
     }
 
     /// Connections that have timed out, and when the next one will.
-    pub(crate) fn overdue(&self, now: Time) -> (Vec<Arc<Conn>>, Option<Time>) {
+    pub(crate) fn take_timed_out(&self, now: Time) -> (Vec<Arc<Conn>>, Option<Time>) {
         let mut handshakes = unpoisoned(&self.handshakes);
         let mut late = Vec::new();
         while let Some((deadline, id)) = handshakes.deadlines.first().copied()

@@ -30,7 +30,7 @@ impl Drop for RequestHandle {
 }
 
 /// Answers a request without connecting, and closes its socket.
-pub(crate) fn answer(device: &DeviceInner, conn: &Conn, message: &Message) {
+pub(crate) fn answer_and_close(device: &DeviceInner, conn: &Conn, message: &Message) {
     *unpoisoned(&conn.phase) = ConnPhase::Closed;
     // A peer that has ended needs no answer.
     let _ = send(&conn.socket, message, &[]);
@@ -39,7 +39,7 @@ pub(crate) fn answer(device: &DeviceInner, conn: &Conn, message: &Message) {
 
 impl RequestHandle {
     fn decline(&self, private_data: &[u8]) {
-        answer(&self.device, &self.conn, &Message::Reject(private_data.to_vec()));
+        answer_and_close(&self.device, &self.conn, &Message::Reject(private_data.to_vec()));
     }
 
     fn try_accept(&self, cm: &dyn CmOps, qp: &Arc<dyn QpOps>, param: &ConnParam) -> Result<()> {

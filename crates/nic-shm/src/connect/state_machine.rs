@@ -15,7 +15,7 @@ use verbs::{CmEvent, CmFailure, ConnectRequest};
 
 use crate::connect::handshake::{link, report_link_failure};
 use crate::connect::registry::{BoundPort, CmEvents, Conn, ConnPhase, failed};
-use crate::connect::request::{RequestHandle, answer};
+use crate::connect::request::{RequestHandle, answer_and_close};
 use crate::device_inner::DeviceInner;
 use crate::memory::layout::state;
 use crate::protocol::names::peer_port;
@@ -105,7 +105,7 @@ fn on_conn(device: &Arc<DeviceInner>, conn: &Arc<Conn>) {
         match receive(&conn.socket) {
             Ok(None) => return,
             Ok(Some(packet)) if packet.is_cut => {
-                return refuse(device, conn, Shortage::Descriptors);
+                return refuse_for_shortage(device, conn, Shortage::Descriptors);
             }
             Ok(Some(packet)) => match Message::parse(&packet.bytes) {
                 Ok(message) => on_message(device, conn, message, packet.fds),
@@ -130,10 +130,14 @@ fn on_conn(device: &Arc<DeviceInner>, conn: &Arc<Conn>) {
 }
 
 /// Ends a connection that is being set up because a resource has run out, and reports that to both sides.
-pub(crate) fn refuse(device: &Arc<DeviceInner>, conn: &Arc<Conn>, shortage: Shortage) {
+pub(crate) fn refuse_for_shortage(device: &Arc<DeviceInner>, conn: &Arc<Conn>, shortage: Shortage) {
     // A peer that has ended needs no answer.
     let _ = send(&conn.socket, &Message::Refuse(shortage), &[]);
-    device.registry.end_conn(&device.shared, conn, &CmFailure::Shortage(shortage.explain("this process")));
+    device.registry.end_conn(
+        &device.shared,
+        conn,
+        &CmFailure::Shortage(shortage.explanation("this process")),
+    );
 }
 
 fn on_message(device: &Arc<DeviceInner>, conn: &Arc<Conn>, message: Message, fds: Vec<OwnedFd>) {
@@ -186,7 +190,7 @@ fn on_message(device: &Arc<DeviceInner>, conn: &Arc<Conn>, message: Message, fds
             device.registry.end_conn(
                 &device.shared,
                 conn,
-                &CmFailure::Shortage(shortage.explain("the peer's process")),
+                &CmFailure::Shortage(shortage.explanation("the peer's process")),
             );
         }
         (other, _) => {
@@ -210,17 +214,17 @@ fn disconnected(qp: &Arc<QpInner>, cm: &CmEvents) {
 fn on_request(device: &Arc<DeviceInner>, conn: &Arc<Conn>, bound: &BoundPort, hello: Hello) {
     let listener = unpoisoned(&bound.listener).clone();
     let with_cm = listener.and_then(|listener| Some((listener.cm.upgrade()?, listener)));
-    let Some((cm, listener)) = with_cm else { return answer(device, conn, &Message::NoListener) };
+    let Some((cm, listener)) = with_cm else { return answer_and_close(device, conn, &Message::NoListener) };
     conn.note_hello(&hello);
     let screened = match apply_screen(listener.screen.as_ref(), &hello.private_data, conn.info(), PRIVATE_MAX)
     {
         Ok(screened) => screened,
-        Err(words) => return answer(device, conn, &Message::Reject(words)),
+        Err(words) => return answer_and_close(device, conn, &Message::Reject(words)),
     };
     let request = RequestHandle { device: device.clone(), conn: conn.clone(), listener: listener.clone() };
     if listener.pending.fetch_add(1, Ordering::AcqRel) >= listener.backlog {
         drop(request);
-        return answer(device, conn, &Message::Reject(Vec::new()));
+        return answer_and_close(device, conn, &Message::Reject(Vec::new()));
     }
     let request = ConnectRequest::new(Box::new(request), hello.private_data, conn.info()).screened(screened);
     cm.push(CmEvent::ConnectRequest(request));
@@ -259,7 +263,7 @@ fn on_reply(
 
 /// Ends handshakes that have timed out; returns when the next one will.
 pub(crate) fn expire_handshakes(device: &Arc<DeviceInner>, now: Time) -> Option<Time> {
-    let (late, next) = device.registry.overdue(now);
+    let (late, next) = device.registry.take_timed_out(now);
     for conn in late {
         // Unless it has just been established.
         let is_late = unpoisoned(&conn.phase).deadline().is_some_and(|deadline| deadline <= now);

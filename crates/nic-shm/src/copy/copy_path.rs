@@ -36,7 +36,7 @@ impl CopyState {
     }
 
     /// Whether the kernel allows copies to a peer, according to a probe.
-    pub(crate) fn probe(&self, ask: impl FnOnce() -> std::io::Result<()>) -> bool {
+    pub(crate) fn may_copy_by_kernel(&self, ask: impl FnOnce() -> std::io::Result<()>) -> bool {
         self.wanted != CopyPath::Service && ask().is_ok()
     }
 
@@ -70,7 +70,7 @@ fn prepare() -> Option<String> {
         Err(why) => return Some(why.to_string()),
     };
     let own = std::process::id() as i32;
-    if let Err(e) = place::probe(own, std::ptr::from_ref(token).addr() as u64, *token) {
+    if let Err(e) = place::probe_kernel_copy(own, std::ptr::from_ref(token).addr() as u64, *token) {
         return Some(format!("process_vm_readv does not work here at all ({e})"));
     }
     match yama_scope() {

@@ -124,7 +124,7 @@ pub(crate) fn own_pid() -> i32 {
 }
 
 /// Checks that this process may read another's memory: it must read `expected` at `addr`.
-pub(crate) fn probe(pid: i32, addr: u64, expected: u64) -> std::io::Result<()> {
+pub(crate) fn probe_kernel_copy(pid: i32, addr: u64, expected: u64) -> std::io::Result<()> {
     let mut word = 0_u64;
     let (mut local, mut remote) = (SgList::new(), SgList::new());
     local.push((&raw mut word).cast(), 8);

@@ -131,7 +131,7 @@ pub(crate) struct QpShared {
 
 impl QpShared {
     /// Resets the state of a predecessor; from here on the entry belongs to this generation.
-    pub(crate) fn renew(&self, generation: u32) {
+    pub(crate) fn reset_for_generation(&self, generation: u32) {
         self.taken.store(0, Ordering::Relaxed);
         self.access_error.store(0, Ordering::Relaxed);
         self.rnr.0.store(0, Ordering::Relaxed);
@@ -139,7 +139,7 @@ impl QpShared {
         self.service.0.turn.store(0, Ordering::Relaxed);
         self.service.0.bounce.store(0, Ordering::Relaxed);
         self.peer.0.busy.reset();
-        self.status.store(state::word(generation, state::INIT), Ordering::Release);
+        self.status.store(state::status_word(generation, state::INIT), Ordering::Release);
     }
 }
 
@@ -364,7 +364,7 @@ pub(crate) mod state {
     pub(crate) const ERROR: u32 = 4;
 
     /// Packs a status word.
-    pub(crate) const fn word(generation: u32, state: u32) -> u64 {
+    pub(crate) const fn status_word(generation: u32, state: u32) -> u64 {
         (generation as u64) << 32 | state as u64
     }
 }

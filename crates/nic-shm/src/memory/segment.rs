@@ -248,7 +248,7 @@ impl Segment {
 
     /// The identity of the file.
     pub(crate) fn id(&self) -> Result<FileId> {
-        identify(&self.file)
+        segment_file_id(&self.file)
     }
 
     /// Creates a segment with `dm_size` bytes of NIC memory, or fewer if this process may not create or map
@@ -298,7 +298,7 @@ pub(crate) fn is_sealed_memory(file: impl AsFd) -> bool {
 }
 
 /// The identity of a peer's segment.
-pub(crate) fn identify(file: &impl AsFd) -> Result<FileId> {
+pub(crate) fn segment_file_id(file: &impl AsFd) -> Result<FileId> {
     if !is_sealed_memory(file) {
         return Err(Error::Invalid("the peer's segment is not a memory file of sealed size".into()));
     }
@@ -310,7 +310,7 @@ pub(crate) fn identify(file: &impl AsFd) -> Result<FileId> {
 pub(crate) fn map_peer(file: OwnedFd) -> Result<Arc<MappedSegment>> {
     let bad = |why: &str| Error::Invalid(format!("the peer's segment {why}"));
     // First, before any query that could block.
-    identify(&file)?;
+    segment_file_id(&file)?;
     let stat = fstat(&file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Err(bad("belongs to another user"));

@@ -44,13 +44,13 @@ impl Location {
 const CHUNK: usize = 256;
 
 /// The registrations: the same entries as in the segment, where no peer can write them.
-type Record = [OnceLock<Box<[MrEntry; CHUNK]>>; MR_MAX / CHUNK];
+type LocalEntries = [OnceLock<Box<[MrEntry; CHUNK]>>; MR_MAX / CHUNK];
 
 /// A protection table.
 pub(crate) struct ProtectionTable {
     pub(crate) map: Arc<MappedSegment>,
     /// Only for a device of this process.
-    record: Option<Box<Record>>,
+    record: Option<Box<LocalEntries>>,
 }
 
 /// The tables of this process's devices, by their segments.
@@ -63,7 +63,7 @@ pub(crate) fn own_table(segment: FileId) -> Option<Arc<ProtectionTable>> {
 
 impl ProtectionTable {
     /// The table of a device of this process, with nothing registered yet.
-    pub(crate) fn own(map: &Arc<MappedSegment>, segment: FileId) -> Arc<Self> {
+    pub(crate) fn create_own(map: &Arc<MappedSegment>, segment: FileId) -> Arc<Self> {
         let record = Box::new([const { OnceLock::new() }; MR_MAX / CHUNK]);
         let table = Arc::new(Self { map: map.clone(), record: Some(record) });
         let mut own = unpoisoned(&OWN);

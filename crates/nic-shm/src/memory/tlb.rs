@@ -97,9 +97,9 @@ mod tests {
     const INDICES: u64 = 4;
 
     /// A pseudo-random number generator.
-    struct Dice(u64);
+    struct TestRng(u64);
 
-    impl Dice {
+    impl TestRng {
         fn below(&mut self, end: u64) -> u64 {
             self.0 ^= self.0 << 13;
             self.0 ^= self.0 >> 7;
@@ -135,19 +135,19 @@ mod tests {
     #[test]
     fn cache_returns_only_registered_memory() {
         let segment = Segment::create(DM_BASE + 4 * PAGE).expect("a segment");
-        let table = ProtectionTable::own(&segment.map, segment.id().expect("a file"));
+        let table = ProtectionTable::create_own(&segment.map, segment.id().expect("a file"));
         let mut memory = vec![0_u8; 4 * PAGE as usize];
         let nic = segment.map.bytes(DM_BASE, 4 * PAGE).expect("mapped");
-        let (mut dice, mut plain, mut tlb) = (Dice(0x5eed), ReferenceMap::default(), Tlb::default());
+        let (mut rng, mut plain, mut tlb) = (TestRng(0x5eed), ReferenceMap::default(), Tlb::default());
         let (mut hits, mut stale) = (0, 0);
         for stamp in 1..200_000 {
-            let key = dice.key();
+            let key = rng.key();
             let index = (key >> 16) as usize;
-            match dice.below(16) {
+            match rng.below(16) {
                 0 => {
-                    let (access, addr, at) = (dice.access(), dice.below(100), dice.below(2 * PAGE));
-                    let len = 1 + dice.below(PAGE);
-                    let (kind, place, base) = match dice.below(2) {
+                    let (access, addr, at) = (rng.access(), rng.below(100), rng.below(2 * PAGE));
+                    let len = 1 + rng.below(PAGE);
+                    let (kind, place, base) = match rng.below(2) {
                         0 => (region_kind::NIC, DM_BASE + at, nic.wrapping_add(at as usize)),
                         _ => {
                             let base = memory.as_mut_ptr().wrapping_add(at as usize);
@@ -164,12 +164,11 @@ mod tests {
                 2 if table.invalidate(key, PD) => plain[index] = None,
                 3 => {
                     let shown: &MrEntry = segment.map.region(index as u16);
-                    let word = [&shown.addr, &shown.len, &shown.place][dice.below(3) as usize];
-                    word.store(dice.below(u64::MAX), Ordering::Relaxed);
+                    let word = [&shown.addr, &shown.len, &shown.place][rng.below(3) as usize];
+                    word.store(rng.below(u64::MAX), Ordering::Relaxed);
                 }
                 _ => {
-                    let (need, addr, len) =
-                        (dice.access() & dice.access(), dice.below(PAGE), dice.below(PAGE));
+                    let (need, addr, len) = (rng.access() & rng.access(), rng.below(PAGE), rng.below(PAGE));
                     let expected = reference_find(&plain, key, need, addr, len);
                     match tlb.find(key, need, addr, len) {
                         Some(found) => {

@@ -102,7 +102,7 @@ impl PeerDevices {
         if !is_wake_socket(&kick) || !fds.iter().all(is_wake_socket) {
             return Err(Error::Invalid("the peer sent a descriptor that is not a wake socket".into()));
         }
-        let id = identify(&file)?;
+        let id = segment_file_id(&file)?;
         let other = || Error::Invalid("the peer claims to be another process's device".into());
         let mut peers = unpoisoned(&self.mapped);
         if let Some(known) = peers.get(&id).and_then(Weak::upgrade) {
@@ -133,7 +133,11 @@ impl PeerDevices {
         }
         // A pid of another PID namespace means nothing here; the probe decides whether this one is the
         // peer's.
-        let reads = || place::probe(pid, hello.probe_addr, hello.process);
-        if pid > 0 && self.copy.probe(reads) { CopyMethod::Kernel { pid } } else { CopyMethod::Service }
+        let reads = || place::probe_kernel_copy(pid, hello.probe_addr, hello.process);
+        if pid > 0 && self.copy.may_copy_by_kernel(reads) {
+            CopyMethod::Kernel { pid }
+        } else {
+            CopyMethod::Service
+        }
     }
 }

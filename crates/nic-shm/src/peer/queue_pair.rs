@@ -87,7 +87,7 @@ impl PeerQp {
         };
         let pd = qp.pd.load(Ordering::Relaxed);
         let generation = hello.generation;
-        let ready = state::word(generation, state::RTS);
+        let ready = state::status_word(generation, state::RTS);
         Ok(Self {
             qp,
             index,
@@ -228,7 +228,7 @@ impl PeerQp {
     }
 
     fn advance(&self, from: u32, to: u32) -> bool {
-        let word = |s| state::word(self.generation, s);
+        let word = |s| state::status_word(self.generation, s);
         let status = &self.qp.status;
         status.compare_exchange(word(from), word(to), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -244,7 +244,7 @@ impl PeerQp {
     #[inline]
     pub(crate) fn accepts_operations(&self) -> bool {
         let word = self.qp.status.load(Ordering::Acquire);
-        word == self.ready || word == state::word(self.generation, state::RTR)
+        word == self.ready || word == state::status_word(self.generation, state::RTR)
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) enum Shortage {
 
 impl Shortage {
     /// The explanation for a program, on the side that lacks the resource or on the other one.
-    pub(crate) fn explain(self, whose: &str) -> String {
+    pub(crate) fn explanation(self, whose: &str) -> String {
         match self {
             Self::Descriptors => {
                 format!("{whose} has no descriptors left for a connection; raise its limit with ulimit -n")

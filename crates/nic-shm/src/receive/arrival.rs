@@ -82,7 +82,9 @@ fn completion(connection: &Connection, slot: &[AtomicU64], low: u32, receive: &[
     let arrived = match inline_len {
         Some(len) => len == byte_len && copy_inline(connection, slot, receive, len.into()),
         // A program reads as many bytes of its receive as its completion reports.
-        None => is_write || wc.status != WcStatus::Success || u64::from(byte_len) <= room(receive),
+        None => {
+            is_write || wc.status != WcStatus::Success || u64::from(byte_len) <= receive_capacity(receive)
+        }
     };
     if !arrived {
         (wc.status, wc.byte_len) = (WcStatus::LocProtErr, 0);
@@ -121,7 +123,7 @@ fn copy_inline(connection: &Connection, slot: &[AtomicU64], receive: &[AtomicU64
 }
 
 /// The capacity of a receive in bytes.
-fn room(receive: &[AtomicU64]) -> u64 {
+fn receive_capacity(receive: &[AtomicU64]) -> u64 {
     let sges = receive[recv::SGES..].chunks_exact(2).take(recv::sges(receive));
     sges.map(|words| words[1].load(Ordering::Relaxed) >> 32).sum()
 }

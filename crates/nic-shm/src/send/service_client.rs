@@ -109,7 +109,7 @@ impl ServiceClient {
             self.send_request(link, &ServiceRequest { kind, at, len: 8, key, operand });
             return None;
         }
-        let result = answer(words)?;
+        let result = poll_answer(words)?;
         self.job = None;
         Some(result.map(|()| words.operand[0].load(Ordering::Relaxed)))
     }
@@ -125,7 +125,7 @@ impl ServiceClient {
         let words = &link.qp.service.0;
         let job = self.job.get_or_insert_default();
         if let Some(len) = job.requested {
-            if let Err(fault) = answer(words)? {
+            if let Err(fault) = poll_answer(words)? {
                 return Some(Err(fault));
             }
             if kind == service_op::READ && len > 0 {
@@ -187,7 +187,7 @@ impl ServiceClient {
 }
 
 /// The answer to the outstanding request, if it has arrived.
-fn answer(words: &ServiceWords) -> Option<Result<(), CopyError>> {
+fn poll_answer(words: &ServiceWords) -> Option<Result<(), CopyError>> {
     if !words.turn.load(Ordering::Acquire).is_multiple_of(2) {
         return None;
     }

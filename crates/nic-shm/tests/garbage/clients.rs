@@ -8,8 +8,8 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use verbs::{CmEvent, Error, Listener, MemoryKind, SendOp};
 
 use crate::raw::{
-    Answer, PROCESS_AT, QP_AT, QP_INDEX_AT, Raw, SEGMENT_LEN, TOKEN_AT, borrowed, event_fd, full_pipe,
-    memory_file, real_request, short, wake_socket, write_at,
+    PROCESS_AT, QP_AT, QP_INDEX_AT, RawSocket, ReadResult, SEGMENT_LEN, TOKEN_AT, borrowed, event_fd,
+    full_pipe, memory_file, real_request, short, wake_socket, write_at,
 };
 use crate::support::agent::Agent;
 use crate::support::device;
@@ -140,7 +140,7 @@ fn listener_survives_garbage_packets() {
     let mut rng = Rng::new(31);
     let mut victim = Victim::new();
     for round in 0..600 {
-        let raw = Raw::connect(victim.port());
+        let raw = RawSocket::connect(victim.port());
         let fds = match rng.below(4) {
             0 => borrowed(&real_fds),
             1 => vec![null.as_fd(); rng.below(7) as usize],
@@ -153,7 +153,7 @@ fn listener_survives_garbage_packets() {
         }
         if rng.below(8) == 0 {
             // The answer arrives quickly, or the listener waits for more.
-            raw.answer(Duration::from_millis(5));
+            raw.read_answer(Duration::from_millis(5));
         }
         drop(raw);
         if round % 50 == 0 {
@@ -211,16 +211,16 @@ fn wrong_descriptors_are_refused() {
     let sets = wrong_descriptors(&mut rng, &real_fds[0]);
     let mut victim = Victim::new();
     for (what, fds) in &sets {
-        let raw = Raw::connect(victim.port());
+        let raw = RawSocket::connect(victim.port());
         raw.send(&real, &borrowed(fds));
         let answer = until("decision", || {
             victim.serve();
-            Some(raw.answer(Duration::ZERO)).filter(|answer| !matches!(answer, Answer::Silence))
+            Some(raw.read_answer(Duration::ZERO)).filter(|answer| !matches!(answer, ReadResult::Silence))
         });
         let is_rejected = match &answer {
-            Answer::Packet(packet, _) => packet[6] == 4,
-            Answer::End => true,
-            Answer::Silence => false,
+            ReadResult::Packet(packet, _) => packet[6] == 4,
+            ReadResult::End => true,
+            ReadResult::Silence => false,
         };
         assert!(is_rejected, "{what}: {answer:?}");
         assert_eq!(victim.accepted, 0, "{what} was accepted");
@@ -256,7 +256,7 @@ fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng)
     hello[QP_INDEX_AT..QP_INDEX_AT + 8].copy_from_slice(&(index | 1 << 32).to_le_bytes());
     // Generation 1, ready to send.
     write_at(&file, QP_AT + index * 1024, &(3_u64 | 1 << 32).to_le_bytes());
-    let raw = Raw::connect(victim.port());
+    let raw = RawSocket::connect(victim.port());
     raw.send(&hello, &[file.as_fd(), wake_socket().as_fd(), wake_socket().as_fd()]);
     let before = victim.accepted + victim.refused;
     until("decision", || {
@@ -330,9 +330,9 @@ fn listener_survives_forged_segments() {
 fn silent_clients_are_disconnected() {
     let _gate = one_at_a_time();
     let mut victim = Victim::new();
-    let silent: Vec<Raw> = (0..300).map(|_| Raw::connect(victim.port())).collect();
+    let silent: Vec<RawSocket> = (0..300).map(|_| RawSocket::connect(victim.port())).collect();
     let began = Instant::now();
-    let closed = |raw: &Raw, limit| matches!(raw.answer(limit), Answer::End);
+    let closed = |raw: &RawSocket, limit| matches!(raw.read_answer(limit), ReadResult::End);
     until("end of the surplus clients", || {
         let now = silent.iter().filter(|raw| closed(raw, Duration::ZERO)).count();
         (now >= 44).then_some(())
@@ -356,7 +356,7 @@ fn clients_may_disconnect_at_every_step() {
     let mut victim = Victim::new();
     for step in 0..6 {
         for _ in 0..50 {
-            let raw = Raw::connect(victim.port());
+            let raw = RawSocket::connect(victim.port());
             match step {
                 0 => {}
                 1 => raw.send(&real[..30], &borrowed(&fds)),
@@ -368,8 +368,8 @@ fn clients_may_disconnect_at_every_step() {
                     victim.serve();
                     (victim.accepted > before).then_some(())
                 });
-                let reply = raw.answer(PATIENCE);
-                assert!(matches!(&reply, Answer::Packet(p, f) if p[6] == 2 && f.len() >= 2), "{reply:?}");
+                let reply = raw.read_answer(PATIENCE);
+                assert!(matches!(&reply, ReadResult::Packet(p, f) if p[6] == 2 && f.len() >= 2), "{reply:?}");
             }
             if step >= 4 {
                 raw.send(&short(3), &[]);

@@ -28,7 +28,7 @@ pub(crate) const QP_INDEX_AT: usize = 32;
 
 /// The result of reading a socket.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ReadResult {
     Packet(Vec<u8>, Vec<OwnedFd>),
     End,
     Silence,
@@ -40,7 +40,7 @@ pub(crate) fn short(kind: u8) -> [u8; 8] {
 }
 
 /// A connected socket.
-pub(crate) struct Raw(OwnedFd);
+pub(crate) struct RawSocket(OwnedFd);
 
 fn name(port: u16) -> SocketAddrUnix {
     let uid = rustix::process::geteuid().as_raw();
@@ -51,7 +51,7 @@ fn new_socket() -> OwnedFd {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket")
 }
 
-impl Raw {
+impl RawSocket {
     #[track_caller]
     pub(crate) fn connect(port: u16) -> Self {
         let socket = new_socket();
@@ -70,11 +70,11 @@ impl Raw {
     }
 
     /// Reads what arrives within `limit`.
-    pub(crate) fn answer(&self, limit: Duration) -> Answer {
+    pub(crate) fn read_answer(&self, limit: Duration) -> ReadResult {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
         if poll(&mut fds, Some(&limit)).expect("poll(2)") == 0 {
-            return Answer::Silence;
+            return ReadResult::Silence;
         }
         let mut bytes = vec![0; 2048];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
@@ -89,9 +89,9 @@ impl Raw {
         match got {
             Ok(got) if got.bytes > 0 => {
                 bytes.truncate(got.bytes);
-                Answer::Packet(bytes, fds)
+                ReadResult::Packet(bytes, fds)
             }
-            _ => Answer::End,
+            _ => ReadResult::End,
         }
     }
 }
@@ -113,15 +113,15 @@ impl RawListener {
     }
 
     #[track_caller]
-    pub(crate) fn accept(&self) -> Raw {
-        Raw(accept(&self.socket).expect("a connection"))
+    pub(crate) fn accept(&self) -> RawSocket {
+        RawSocket(accept(&self.socket).expect("a connection"))
     }
 }
 
 /// The sender of a real request, which still waits for the answer.
 pub(crate) struct Requester {
     _end: Endpoint,
-    _raw: Raw,
+    _raw: RawSocket,
 }
 
 /// A real request, with its segment and its wake socket, as a device sends it; valid while the asker is alive.
@@ -130,7 +130,7 @@ pub(crate) fn real_request() -> (Vec<u8>, Vec<OwnedFd>, Requester) {
     let end = Endpoint::on(&device(nic_shm::CopyPath::Auto), 4096);
     end.cm.connect(&end.qp, at(listener.port), &end.param()).expect("asked");
     let raw = listener.accept();
-    let Answer::Packet(packet, fds) = raw.answer(PATIENCE) else { panic!("no request") };
+    let ReadResult::Packet(packet, fds) = raw.read_answer(PATIENCE) else { panic!("no request") };
     (packet, fds, Requester { _end: end, _raw: raw })
 }
 

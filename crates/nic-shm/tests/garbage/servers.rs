@@ -6,7 +6,7 @@ use std::time::Duration;
 use nic_shm::CopyPath;
 use verbs::{CmEvent, CmFailure, ConnParam};
 
-use crate::raw::{Answer, PROCESS_AT, RawListener, borrowed, event_fd, full_pipe, real_request, short};
+use crate::raw::{PROCESS_AT, RawListener, ReadResult, borrowed, event_fd, full_pipe, real_request, short};
 use crate::support::device;
 use crate::support::endpoint::{Endpoint, at, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
@@ -59,7 +59,7 @@ fn connect_fails_on_false_servers() {
         let param = ConnParam { timeout: host::Span::from_ms(60), ..end.param() };
         end.cm.connect(&end.qp, at(listener.port), &param).expect("asked");
         let raw = listener.accept();
-        assert!(matches!(raw.answer(PATIENCE), Answer::Packet(..)));
+        assert!(matches!(raw.read_answer(PATIENCE), ReadResult::Packet(..)));
         let mut packet = real.clone();
         packet[PROCESS_AT..PROCESS_AT + 8].copy_from_slice(&rng.next_u64().to_le_bytes());
         match reply {

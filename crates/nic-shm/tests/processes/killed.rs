@@ -32,12 +32,12 @@ impl ChildPool {
 }
 
 /// A connection to a process that stays alive.
-struct Bystander {
+struct UndisturbedConn {
     end: Endpoint,
     agent: Agent,
 }
 
-impl Bystander {
+impl UndisturbedConn {
     fn new(device: &Device) -> Self {
         let mut end = Endpoint::on(device, 4096);
         let agent = Agent::start(&mut end, CopyPath::Auto, 4096);
@@ -105,7 +105,7 @@ fn rounds(
     let files = traces::files();
     let before_device = ResourceUse::now();
     let device = device(copy);
-    let mut bystander = Bystander::new(&device);
+    let mut bystander = UndisturbedConn::new(&device);
     let before_rounds = ResourceUse::now();
     let bytes = traces::segment_bytes();
     let mut longest = Duration::ZERO;
@@ -124,7 +124,7 @@ fn rounds(
     println!(
         "{count} {role}s killed ({copy:?}): the survivor took {longest:?} at most; {more} B stay committed"
     );
-    let Bystander { end, agent } = bystander;
+    let UndisturbedConn { end, agent } = bystander;
     agent.end();
     drop((end, device));
     before_device.wait_until_at_most();

@@ -15,7 +15,7 @@ pub(crate) const LEN: usize = 256 << 10;
 const DEPTH: u64 = 64;
 
 /// Posts random operations and counts them.
-pub(crate) struct Storm {
+pub(crate) struct RandomTraffic {
     rng: Rng,
     posted: u64,
     completed: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Storm {
     pub(crate) failed: bool,
 }
 
-impl Storm {
+impl RandomTraffic {
     pub(crate) fn new(end: &Endpoint, seed: u64) -> Self {
         let mut storm = Self {
             rng: Rng::new(seed),
@@ -126,7 +126,7 @@ pub(crate) fn storm_role() {
     let words: Vec<&str> = line.split(' ').collect();
     let copy = if words[0] == "service" { CopyPath::Service } else { CopyPath::Auto };
     let mut end = Endpoint::new(copy, LEN);
-    let mut storm = Storm::new(&end, words[3].parse().expect("a seed"));
+    let mut storm = RandomTraffic::new(&end, words[3].parse().expect("a seed"));
     end.connect(words[2].parse().expect("a port"));
     loop {
         if words[1] == "1" {
@@ -168,7 +168,7 @@ pub(crate) fn storm_round(
     rng: &mut Rng,
 ) -> Duration {
     let mut end = Endpoint::on(device, LEN);
-    let mut storm = Storm::new(&end, rng.next_u64());
+    let mut storm = RandomTraffic::new(&end, rng.next_u64());
     let listener = end.listen();
     child.send_line(storm_line(copy, mode, listener.addr().port(), rng.next_u64()));
     end.accept();
@@ -192,7 +192,7 @@ pub(crate) fn storm_round(
 }
 
 /// Posts operations until the connection has ended and everything has completed.
-fn run_storm(end: &Endpoint, storm: &mut Storm, mode: Mode) -> Instant {
+fn run_storm(end: &Endpoint, storm: &mut RandomTraffic, mode: Mode) -> Instant {
     let mut disconnected = false;
     until("end of the storm", || {
         for _ in 0..256 {
@@ -228,7 +228,7 @@ pub(crate) fn churn_round(device: &verbs::Device, mut child: Child, rng: &mut Rn
     let mut killed = None;
     until("end of all connections", || {
         while let Some(event) = hub.cm.poll_event() {
-            settle(device, &hub, event, &mut open);
+            handle_event(device, &hub, event, &mut open);
         }
         if killed.is_none() && Instant::now() >= kill_at {
             killed = Some(child.kill());
@@ -239,7 +239,7 @@ pub(crate) fn churn_round(device: &verbs::Device, mut child: Child, rng: &mut Rn
     killed.map(|k| k.elapsed()).expect("killed")
 }
 
-fn settle(device: &verbs::Device, hub: &Endpoint, event: CmEvent, open: &mut BTreeMap<u32, Endpoint>) {
+fn handle_event(device: &verbs::Device, hub: &Endpoint, event: CmEvent, open: &mut BTreeMap<u32, Endpoint>) {
     match event {
         CmEvent::ConnectRequest(request) => {
             let end = Endpoint::on(device, 4096);

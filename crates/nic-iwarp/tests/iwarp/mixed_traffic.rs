@@ -66,7 +66,7 @@ enum Job {
 }
 
 /// One side.
-pub(crate) struct Mixer {
+pub(crate) struct MixedTraffic {
     end: Endpoint,
     channel: CompChannel,
     rng: Rng,
@@ -85,7 +85,7 @@ fn message(seed: u64, number: u64) -> Vec<u8> {
     Rng::new(seed << 32 | number).bytes(MESSAGE)
 }
 
-impl Mixer {
+impl MixedTraffic {
     /// A side on a device with one of [`KINDS`] configurations. The receive queue reports to a channel.
     pub(crate) fn new(kind: u64) -> Self {
         let device = open(&host::real::host(), &config(kind)).expect("an iWARP device");
@@ -283,12 +283,12 @@ impl Mixer {
 
 /// Child: the other side, on a device of its own. Reads the line `PORT SEED PEER_SEED MILLISECONDS KIND`; prints its
 /// statistics.
-pub(crate) fn role() {
+pub(crate) fn mixed_traffic_role() {
     let line = recv_line().expect("a line");
     let words: Vec<u64> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
-    let mut mixer = Mixer::new(words[4]);
-    mixer.end().connect(words[0] as u16);
-    let count = mixer.run(words[1], words[2], Duration::from_millis(words[3]));
+    let mut traffic = MixedTraffic::new(words[4]);
+    traffic.end().connect(words[0] as u16);
+    let count = traffic.run(words[1], words[2], Duration::from_millis(words[3]));
     send_line(format!("{} {}", count.sent, count.received));
     // The queue pair lives until the other side has seen everything.
     recv_line();

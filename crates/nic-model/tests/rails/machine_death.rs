@@ -23,7 +23,7 @@ const STEP_NS: u64 = 1_500;
 
 /// The outcome of a connection.
 #[derive(Debug, Default)]
-struct Fate {
+struct ConnOutcome {
     /// When the connecting side got the event that it is connected.
     connected_ns: Option<u64>,
     /// Number of messages that it knew to be delivered.
@@ -37,7 +37,13 @@ struct Fate {
 }
 
 /// Connects, sends, and ends.
-fn client(host: &Host, device: &Device, addr: SocketAddr, fate: &Mutex<Fate>, acknowledged: &AtomicU64) {
+fn client(
+    host: &Host,
+    device: &Device,
+    addr: SocketAddr,
+    fate: &Mutex<ConnOutcome>,
+    acknowledged: &AtomicU64,
+) {
     let (pd, cq, cm) =
         (device.alloc_pd().unwrap(), device.create_cq(64).unwrap(), device.create_cm().unwrap());
     let buf = Buf::alloc(64).unwrap();
@@ -62,7 +68,7 @@ fn cap() -> QpCap {
 
 /// Accepts, waits for the end without polling for messages, then counts them. `message_lane` selects their
 /// lane.
-fn server(host: &Host, device: &Device, message_lane: usize, shared: bool, fate: &Mutex<Fate>) {
+fn server(host: &Host, device: &Device, message_lane: usize, shared: bool, fate: &Mutex<ConnOutcome>) {
     let (pd, cq, cm) =
         (device.alloc_pd().unwrap(), device.create_cq(64).unwrap(), device.create_cm().unwrap());
     let buf = Buf::alloc(64).unwrap();
@@ -111,7 +117,7 @@ struct Faults {
     cut_ns: Option<u64>,
 }
 
-fn connection(faults: Faults, message_lane: usize, shared: bool) -> Fate {
+fn connection(faults: Faults, message_lane: usize, shared: bool) -> ConnOutcome {
     let mut options =
         vec![("connection.lost_after_us", "300".to_owned()), ("faults.death_node", "1".to_owned())];
     let us = |at: u64| format!("{:.3}", at as f64 / 1e3);
@@ -124,7 +130,7 @@ fn connection(faults: Faults, message_lane: usize, shared: bool) -> Fate {
     let configs = [0, 1].map(|rail| Config::new(&format!("connectx-multihca@{rail}"), &options).unwrap());
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
     let (a, b) = (world.add_node("accepting"), world.add_node("connecting"));
-    let (fate, acknowledged) = (Arc::new(Mutex::new(Fate::default())), Arc::new(AtomicU64::new(0)));
+    let (fate, acknowledged) = (Arc::new(Mutex::new(ConnOutcome::default())), Arc::new(AtomicU64::new(0)));
     let addr = Arc::new(Mutex::new(None));
     let (host, fate_of, mine, told_addr) = (a.host(), fate.clone(), configs.clone(), addr.clone());
     world

@@ -10,7 +10,7 @@ use verbs::{Device, Qp, QpCap, QpInit};
 const FEW: usize = 64;
 
 /// Creates queue pairs until there are no more, but at most `max`.
-fn crowd(device: &Device, max: usize) -> Vec<Qp> {
+fn create_qps(device: &Device, max: usize) -> Vec<Qp> {
     let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(16).expect("a queue"));
     let cap = QpCap { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
     std::iter::from_fn(|| pd.create_qp(&QpInit::new(&cq).cap(cap)).ok()).take(max).collect()
@@ -24,7 +24,7 @@ fn dropped_queue_pairs_are_freed_immediately() {
     let rail = || nic_shm::open(&host::real::host(), &nic_shm::ShmConfig::default()).expect("a rail");
     let narrow = rail();
     let device = nic_rails::open(vec![narrow.clone(), rail()], &RailsConfig::default()).expect("rails");
-    let others = crowd(&narrow, narrow.attr().max_qp as usize - FEW);
+    let others = create_qps(&narrow, narrow.attr().max_qp as usize - FEW);
     let is_stopped = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -32,7 +32,7 @@ fn dropped_queue_pairs_are_freed_immediately() {
                 drop(device.create_cm().expect("a channel"));
             }
         });
-        let counts: Vec<usize> = (0..20).map(|_| crowd(&device, usize::MAX).len()).collect();
+        let counts: Vec<usize> = (0..20).map(|_| create_qps(&device, usize::MAX).len()).collect();
         is_stopped.store(true, Ordering::Relaxed);
         assert!(counts.iter().all(|&count| count + 1 >= FEW && count <= FEW), "{counts:?} of {FEW}");
     });

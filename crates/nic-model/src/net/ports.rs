@@ -1,4 +1,4 @@
-//! [`Wires`]: the cables at the ports of all cards, and the switch between them: when packets leave and
+//! [`PortTable`]: the cables at the ports of all cards, and the switch between them: when packets leave and
 //! arrive.
 //!
 //! A port sends when its link is free and the receiver has room. Acknowledgements go first, and need no room.
@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use host::{Span, Time};
 
-use super::agenda::Agenda;
 use super::event::Event;
+use super::event_queue::EventQueue;
 use super::packet::{Packet, Packets, PortId};
 use crate::machine::Params;
 use crate::parts::link::Link;
@@ -38,11 +38,11 @@ struct Port {
 
 /// The ports of all cards.
 #[derive(Default)]
-pub(super) struct Wires {
+pub(super) struct PortTable {
     cards: Vec<Vec<Port>>,
 }
 
-impl Wires {
+impl PortTable {
     /// Adds a card. The last of its ports is its loopback, which has no cable.
     pub(super) fn plug_in(&mut self, params: &Params) {
         let port = || Port {
@@ -81,24 +81,36 @@ impl Wires {
     }
 
     /// A data packet is ready to be sent. Returns whether a data packet has left the port.
-    pub(super) fn send(&mut self, now: Time, number: u32, packets: &mut Packets, agenda: &Agenda) -> bool {
+    pub(super) fn send(
+        &mut self,
+        now: Time,
+        number: u32,
+        packets: &mut Packets,
+        event_queue: &EventQueue,
+    ) -> bool {
         let Packet { from, len, first, body, .. } = packets[number];
         let port = self.port(from);
         packets[number].wire_bytes = port.link.packet(len, first && body.has_address());
         port.data.push_back(number);
-        self.pump(now, from, packets, agenda)
+        self.send_next(now, from, packets, event_queue)
     }
 
     /// Sends an acknowledgement, or another packet without data.
-    pub(super) fn send_control(&mut self, now: Time, packet: Packet, packets: &mut Packets, agenda: &Agenda) {
+    pub(super) fn send_control(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        packets: &mut Packets,
+        event_queue: &EventQueue,
+    ) {
         let (from, loopback) = (packet.from, self.is_loopback(packet.from));
         let port = self.port(from);
         let number = packets.insert(Packet { wire_bytes: port.link.ack(), ..packet });
         if loopback {
-            return agenda.schedule(now, Event::PacketArrived(number));
+            return event_queue.schedule(now, Event::PacketArrived(number));
         }
         port.control.push_back(number);
-        self.pump(now, from, packets, agenda);
+        self.send_next(now, from, packets, event_queue);
     }
 
     /// Piggybacks an acknowledgement on the next packet of this port.
@@ -110,21 +122,21 @@ impl Wires {
 
     /// Sends the next packet of a port, if its link is free and the receiver has room. Returns whether a data
     /// packet has left.
-    fn pump(&mut self, now: Time, id: PortId, packets: &mut Packets, agenda: &Agenda) -> bool {
+    fn send_next(&mut self, now: Time, id: PortId, packets: &mut Packets, event_queue: &EventQueue) -> bool {
         let port = self.port(id);
         if port.link.free_at() > now {
             let at = port.link.free_at();
-            self.wake_at(id, at, agenda);
+            self.wake_at(id, at, event_queue);
             return false;
         }
         if let Some(number) = port.control.pop_front() {
-            self.transmit(now, id, number, packets, agenda);
+            self.transmit(now, id, number, packets, event_queue);
             return false;
         }
         let Some(&number) = port.data.front() else { return false };
         let Packet { ready_at, to, .. } = packets[number];
         if ready_at > now {
-            self.wake_at(id, ready_at, agenda);
+            self.wake_at(id, ready_at, event_queue);
             return false;
         }
         if self.port(to).credits == 0 {
@@ -136,34 +148,40 @@ impl Wires {
         self.port(to).credits -= 1;
         packets[number].credit = true;
         self.port(id).data.pop_front();
-        self.transmit(now, id, number, packets, agenda);
+        self.transmit(now, id, number, packets, event_queue);
         true
     }
 
-    fn transmit(&mut self, now: Time, id: PortId, number: u32, packets: &Packets, agenda: &Agenda) {
+    fn transmit(&mut self, now: Time, id: PortId, number: u32, packets: &Packets, event_queue: &EventQueue) {
         let port = self.port(id);
         port.link.send(now, packets[number].wire_bytes);
         let (free, head) = (port.link.free_at(), port.link.latency + port.output.latency);
-        agenda.schedule(now + head, Event::HeadAtSwitch(number));
-        self.wake_at(id, free, agenda);
+        event_queue.schedule(now + head, Event::HeadAtSwitch(number));
+        self.wake_at(id, free, event_queue);
     }
 
     /// Schedules a check of the link at `at`, unless an earlier one is scheduled.
-    fn wake_at(&mut self, id: PortId, at: Time, agenda: &Agenda) {
+    fn wake_at(&mut self, id: PortId, at: Time, event_queue: &EventQueue) {
         let port = self.port(id);
         if port.wake.is_none_or(|wake| wake > at) {
             port.wake = Some(at);
-            agenda.schedule(at, Event::LinkReady(id));
+            event_queue.schedule(at, Event::LinkReady(id));
         }
     }
 
     /// A link may continue sending; returns whether a data packet has left.
-    pub(super) fn link(&mut self, now: Time, id: PortId, packets: &mut Packets, agenda: &Agenda) -> bool {
+    pub(super) fn link(
+        &mut self,
+        now: Time,
+        id: PortId,
+        packets: &mut Packets,
+        event_queue: &EventQueue,
+    ) -> bool {
         let port = self.port(id);
         if port.wake == Some(now) {
             port.wake = None;
         }
-        self.pump(now, id, packets, agenda)
+        self.send_next(now, id, packets, event_queue)
     }
 
     /// A packet's head is ready to leave the switch; `delay` is added. Returns when the packet has arrived.
@@ -185,13 +203,13 @@ impl Wires {
         now: Time,
         id: PortId,
         packets: &mut Packets,
-        agenda: &Agenda,
+        event_queue: &EventQueue,
     ) -> Option<PortId> {
         let port = self.port(id);
         port.credits += 1;
         let waiter = port.waiters.pop_front()?;
         self.port(waiter).waiting = false;
-        self.pump(now, waiter, packets, agenda).then_some(waiter)
+        self.send_next(now, waiter, packets, event_queue).then_some(waiter)
     }
 }
 
@@ -202,9 +220,9 @@ mod tests {
 
     /// Two ports; the second has room for a given number of packets.
     struct Bench {
-        wires: Wires,
+        ports: PortTable,
         packets: Packets,
-        agenda: Agenda,
+        event_queue: EventQueue,
         now: Time,
     }
 
@@ -215,18 +233,18 @@ mod tests {
         fn new(room: usize) -> Self {
             let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
             params.link.receive_packets = room as f64;
-            let (mut wires, world) =
-                (Wires::default(), host::world::World::new(host::world::Config::default()));
-            (0..2).for_each(|_| wires.plug_in(&params));
-            let agenda = Agenda::new(world.timeline());
-            Self { wires, packets: Packets::default(), agenda, now: Time::ZERO }
+            let (mut ports, world) =
+                (PortTable::default(), host::world::World::new(host::world::Config::default()));
+            (0..2).for_each(|_| ports.plug_in(&params));
+            let event_queue = EventQueue::new(world.timeline());
+            Self { ports, packets: Packets::default(), event_queue, now: Time::ZERO }
         }
 
         /// Sends a packet at a time when the link is free; returns its number, and whether it has left.
         fn send(&mut self) -> (u32, bool) {
             self.now = self.now + Span::from_ms(1);
             let number = self.packets.insert(Packet { from: HERE, to: THERE, len: 100, ..Packet::default() });
-            (number, self.wires.send(self.now, number, &mut self.packets, &self.agenda))
+            (number, self.ports.send(self.now, number, &mut self.packets, &self.event_queue))
         }
     }
 
@@ -236,10 +254,10 @@ mod tests {
         assert!(bench.send().1);
         let (second, left) = bench.send();
         assert!(!left && !bench.packets[second].credit);
-        let Bench { wires, packets, agenda, now } = &mut bench;
-        assert_eq!(wires.free_slot(*now, THERE, packets, agenda), Some(HERE));
+        let Bench { ports, packets, event_queue, now } = &mut bench;
+        assert_eq!(ports.free_slot(*now, THERE, packets, event_queue), Some(HERE));
         assert!(packets[second].credit);
-        assert_eq!(wires.free_slot(*now, THERE, packets, agenda), None, "nobody waits");
+        assert_eq!(ports.free_slot(*now, THERE, packets, event_queue), None, "nobody waits");
     }
 
     #[test]
@@ -247,11 +265,11 @@ mod tests {
         let mut bench = Bench::new(1);
         assert!(bench.send().1 && !bench.send().1);
         bench.now = bench.now + Span::from_ms(1);
-        let Bench { wires, packets, agenda, now } = &mut bench;
-        let busy = |wires: &Wires, now| wires.cards[0][0].link.free_at() > now;
-        assert!(!busy(wires, *now));
-        wires.send_control(*now, Packet { from: HERE, to: THERE, ..Packet::default() }, packets, agenda);
-        assert!(busy(wires, *now));
+        let Bench { ports, packets, event_queue, now } = &mut bench;
+        let busy = |ports: &PortTable, now| ports.cards[0][0].link.free_at() > now;
+        assert!(!busy(ports, *now));
+        ports.send_control(*now, Packet { from: HERE, to: THERE, ..Packet::default() }, packets, event_queue);
+        assert!(busy(ports, *now));
     }
 
     #[test]
@@ -259,7 +277,7 @@ mod tests {
         let mut bench = Bench::new(4);
         let mut arrives = |delay| {
             let number = bench.send().0;
-            bench.wires.forward(bench.now, delay, &mut bench.packets[number])
+            bench.ports.forward(bench.now, delay, &mut bench.packets[number])
         };
         let late = arrives(Span::from_secs(1));
         assert_eq!(arrives(Span::ZERO), late);

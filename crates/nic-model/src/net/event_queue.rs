@@ -1,4 +1,4 @@
-//! [`Agenda`]: schedules the network's events in its world's event queue.
+//! [`EventQueue`]: schedules the network's events in its world's event queue.
 
 use host::Time;
 use host::world::{HandlerId, Timeline};
@@ -6,13 +6,13 @@ use host::world::{HandlerId, Timeline};
 use super::event::Event;
 
 /// The world's event queue, as used by the network.
-pub(super) struct Agenda {
+pub(super) struct EventQueue {
     timeline: Timeline,
     handler: Option<HandlerId>,
 }
 
-impl Agenda {
-    /// An agenda whose network is not yet an event handler of its world.
+impl EventQueue {
+    /// An event queue whose network is not yet an event handler of its world.
     pub(super) fn new(timeline: Timeline) -> Self {
         Self { timeline, handler: None }
     }

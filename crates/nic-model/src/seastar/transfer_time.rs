@@ -1,4 +1,4 @@
-//! [`Path`]: how the time of a message is spent, from the call that sent it: each picosecond is attributed to
+//! [`TransferTime`]: how the time of a message is spent, from the call that sent it: each picosecond is attributed to
 //! one component.
 
 use host::{Span, Time};
@@ -34,7 +34,7 @@ pub const COMPONENTS: [&str; 9] = [
 
 /// How the time of a transfer was spent so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Path {
+pub(super) struct TransferTime {
     began: Time,
     /// Its current time.
     pub(super) at: Time,
@@ -42,7 +42,7 @@ pub(super) struct Path {
     interrupts: u32,
 }
 
-impl Path {
+impl TransferTime {
     pub(super) fn new(began: Time) -> Self {
         Self { began, at: began, spent: [Span::ZERO; COMPONENTS.len()], interrupts: 0 }
     }
@@ -71,9 +71,9 @@ pub struct Profile {
     pub interrupts: u32,
 }
 
-impl From<Path> for Profile {
-    fn from(path: Path) -> Self {
-        let Path { began, at: ended, spent, interrupts } = path;
+impl From<TransferTime> for Profile {
+    fn from(timing: TransferTime) -> Self {
+        let TransferTime { began, at: ended, spent, interrupts } = timing;
         Self { began, ended, spent, interrupts }
     }
 }
@@ -83,13 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_attributes_all_time() {
+    fn transfer_time_attributes_all_time() {
         let us = |n| Time::ZERO + Span::from_us(n);
-        let mut path = Path::new(us(1));
+        let mut timing = TransferTime::new(us(1));
         for (to, component) in [(3, Component::Polling), (3, Component::Router), (7, Component::Polling)] {
-            path.advance_to(us(to), component);
+            timing.advance_to(us(to), component);
         }
-        let profile = Profile::from(path);
+        let profile = Profile::from(timing);
         assert_eq!((profile.began, profile.ended), (us(1), us(7)));
         assert_eq!(profile.spent[Component::Polling as usize], Span::from_us(6));
         let all = profile.spent.into_iter().fold(Span::ZERO, |sum, span| sum + span);

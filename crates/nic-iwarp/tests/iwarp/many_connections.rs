@@ -19,7 +19,7 @@ const POLLS: u32 = 64;
 const COLD: u32 = 1000;
 
 /// Connections between endpoints on separate devices and endpoints that share a device and its queues.
-fn crowd(len: usize) -> (Vec<Endpoint>, Vec<Endpoint>, [Cq; 2]) {
+fn connect_many(len: usize) -> (Vec<Endpoint>, Vec<Endpoint>, [Cq; 2]) {
     let shared = device();
     let pd = shared.alloc_pd().expect("a domain");
     let queues = [(); 2].map(|()| shared.create_cq(8192).expect("a completion queue"));
@@ -60,7 +60,7 @@ fn polls_until_received(queues: &[Cq; 2]) -> u32 {
 fn quiet_connection_is_served_during_flood() {
     let _gate = one_at_a_time();
     const LEN: usize = 64 << 10;
-    let (near, far, queues) = crowd(LEN);
+    let (near, far, queues) = connect_many(LEN);
     for size in [LEN as u32, 8] {
         let (over, hot) = (AtomicBool::new(false), &near[0]);
         std::thread::scope(|scope| {
@@ -105,13 +105,13 @@ fn quiet_connection_is_served_during_flood() {
     }
 }
 
-/// Goal: a connection that was busy, and is therefore muted in epoll, is noticed again after a long silence, and so
-/// is its close, with and without a poller. Method: many messages in sequence on one of many connections, silences of
-/// several lengths, one more message.
+/// Goal: a connection that was busy, and has therefore left the epoll set, is noticed again after a long silence, and
+/// so is its close, with and without a poller. Method: many messages in sequence on one of many connections, silences
+/// of several lengths, one more message.
 #[test]
 fn formerly_busy_connection_is_served_after_silence() {
     let _gate = one_at_a_time();
-    let (mut near, far, queues) = crowd(4096);
+    let (mut near, far, queues) = connect_many(4096);
     let mut polls = Vec::new();
     for round in 0..24_usize {
         let busy = round % CROWD;
