@@ -142,7 +142,7 @@ pub(crate) fn try_with<K: ObjectKind, R>(handle: Handle<K>, act: impl FnOnce(&K:
         K::predefined(handle.value()).ok().flatten()?
     } else if state::calls_are_serialized() {
         let table = table();
-        // SAFETY: no other thread calls MPI meanwhile, and `act` removes nothing. Test: `messages_go_round_on_shm`.
+        // SAFETY: no other thread calls MPI meanwhile, and `act` removes nothing. Test: `ring_messages_arrive_on_shm`.
         K::from_object(unsafe { table.glance(table.handle(handle.value() as u64)) }?)?
     } else {
         return None;
@@ -191,7 +191,7 @@ pub(crate) fn insert<K: ObjectKind>(object: K::Object) -> Answer<Handle<K>> {
 fn no_handle(why: Refused) -> Fault {
     let text = match why {
         Refused::Full => format!("there are {OBJECTS_MAX} objects already; free some"),
-        Refused::NoMemory(bytes) => format!("there is no memory for more handles: {bytes} bytes are wanted"),
+        Refused::NoMemory(bytes) => format!("there is no memory for more handles: {bytes} bytes are needed"),
     };
     Fault::new(c::MPI_ERR_NO_MEM, text)
 }

@@ -37,7 +37,7 @@ enum Limit {
 
 /// Each limit with its name and description.
 const LIMITS: [(Limit, &str, &str); 9] = [
-    (Limit::EagerMax, "eager_max", "bytes of the longest message that brings its data along"),
+    (Limit::EagerMax, "eager_max", "bytes of the longest message that is sent eagerly"),
     (
         Limit::BothSidesMin,
         "both_sides_min",
@@ -46,9 +46,9 @@ const LIMITS: [(Limit, &str, &str); 9] = [
     (
         Limit::LineMax,
         "line_max",
-        "bytes of the longest message that goes by a line of memory that both write",
+        "bytes of the longest message that is sent through a cache line that both processes write",
     ),
-    (Limit::InlineMax, "inline_max", "bytes of the longest message that goes within a work request"),
+    (Limit::InlineMax, "inline_max", "bytes of the longest message that is sent inline in a work request"),
     (Limit::SlotBytes, "slot_bytes", "bytes of a slot"),
     (Limit::Slots, "slots", "slots of a connection in each direction"),
     (Limit::RingBytes, "ring_bytes", "bytes of the ring that a peer may store messages in"),

@@ -48,7 +48,7 @@ pub(crate) use type_get_true_extent as type_get_true_extent_x;
 fn large() -> Fault {
     Fault::new(
         c::MPI_ERR_TYPE,
-        "datatype: it was made with large counts, which only the form `_c` of this call tells",
+        "datatype: it was made with large counts, which only the `_c` form of this call returns",
     )
 }
 
