@@ -4,7 +4,7 @@ use datatypes::{Contents, Datatype, Envelope};
 use ffi::{In, Out};
 
 use crate::answer::{Answer, Fault};
-use crate::calls::p2p::status::{change, given};
+use crate::calls::p2p::status::{change, required_status};
 use crate::constants as c;
 use crate::objects::{datatype, type_handle};
 use crate::types::{self, Number, Status};
