@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use ffi::{In, Out, contain};
 use portals::{Kind, Process};
 
-use super::ni;
+use super::interface;
 use crate::answer::Code;
 use crate::export::exports;
 use crate::handle;
@@ -62,7 +62,7 @@ exports! {
     }
 
     fn PtlNIStatus(handle: Handle, register: c_int, value: Out<c_int>) {
-        let (ni, value) = (ni(handle)?, value.required(Code::ArgInvalid)?);
+        let (ni, value) = (interface(handle)?, value.required(Code::ArgInvalid)?);
         let status = ni.test(|engine| engine.status()).ok_or(Code::ArgInvalid)?;
         let count = match register {
             0 => status.drops,
@@ -83,7 +83,7 @@ exports! {
     }
 
     fn PtlSetMap(handle: Handle, size: Size, map: In<PtlProcess>) {
-        let ni = ni(handle)?;
+        let ni = interface(handle)?;
         let count = usize::try_from(size).map_err(|_| Code::ArgInvalid)?;
         if !ni.kind().is_logical || count == 0 || count > MAP_MAX {
             return Err(Code::ArgInvalid);
@@ -97,7 +97,7 @@ exports! {
     }
 
     fn PtlGetMap(handle: Handle, size: Size, map: Out<PtlProcess>, actual: Out<Size>) {
-        let ni = ni(handle)?;
+        let ni = interface(handle)?;
         let known = ni.map();
         if !ni.kind().is_logical || (size > 0 && !map.is_some()) {
             return Err(Code::ArgInvalid);
@@ -113,13 +113,13 @@ exports! {
     }
 
     fn PtlGetUid(handle: Handle, uid: Out<u32>) {
-        ni(handle)?;
+        interface(handle)?;
         uid.required(Code::ArgInvalid)?.set(rustix::process::geteuid().as_raw());
         Ok(())
     }
 
     fn PtlGetId(handle: Handle, id: Out<PtlProcess>) {
-        let ni = ni(handle)?;
+        let ni = interface(handle)?;
         // Without a map, no rank is known.
         let known = ni.id().unwrap_or(Process::rank(ANY));
         id.required(Code::ArgInvalid)?.set(PtlProcess::new(known));
@@ -127,7 +127,7 @@ exports! {
     }
 
     fn PtlGetPhysId(handle: Handle, id: Out<PtlProcess>) {
-        let ni = ni(handle)?;
+        let ni = interface(handle)?;
         id.required(Code::ArgInvalid)?.set(PtlProcess::new(ni.node().me()));
         Ok(())
     }
@@ -139,11 +139,11 @@ exports! {
 
     fn PtlStartBundle(handle: Handle) {
         // Operations are never deferred.
-        ni(handle).map(drop)
+        interface(handle).map(drop)
     }
 
     fn PtlEndBundle(handle: Handle) {
-        ni(handle).map(drop)
+        interface(handle).map(drop)
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn win_create<N: Number>(
 }
 
 /// Returns a window that allocated its memory, and the address of the memory.
-fn answer_own(window: Window, baseptr: Address, win: Out<Win>) -> Answer {
+fn store_window(window: Window, baseptr: Address, win: Out<Win>) -> Answer {
     baseptr.out::<usize>().set(window.base());
     win.set(insert_win(window)?);
     Ok(())
@@ -42,7 +42,7 @@ pub(crate) fn win_allocate<N: Number>(
     win: Out<Win>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    answer_own(Window::allocate(&comm, size, disp_unit.to_i64(), hints(info)?)?, baseptr, win)
+    store_window(Window::allocate(&comm, size, disp_unit.to_i64(), hints(info)?)?, baseptr, win)
 }
 
 pub(crate) fn win_allocate_shared<N: Number>(
@@ -54,7 +54,7 @@ pub(crate) fn win_allocate_shared<N: Number>(
     win: Out<Win>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    answer_own(Window::allocate_shared(&comm, size, disp_unit.to_i64(), hints(info)?)?, baseptr, win)
+    store_window(Window::allocate_shared(&comm, size, disp_unit.to_i64(), hints(info)?)?, baseptr, win)
 }
 
 pub(crate) fn win_create_dynamic(info: types::Info, comm: Comm, win: Out<Win>) -> Answer {

@@ -4,7 +4,7 @@
 use ffi::{Out, Text, lock};
 use mpi::{CollKind, Limits, Process, Tuning};
 
-use super::open::{answer_text, check_open, index_of_name, item_at, tool_error};
+use super::open::{check_open, index_of_name, item_at, store_text, tool_error};
 use crate::answer::Answer;
 use crate::constants as c;
 use crate::memory::{copy_from, copy_to};
@@ -227,8 +227,8 @@ pub(crate) fn t_cvar_get_info(
 ) -> Answer {
     check_open()?;
     let control = *item_at(&controls(), index)?;
-    answer_text(name, name_len, &control.name());
-    answer_text(desc, desc_len, &control.description());
+    store_text(name, name_len, &control.name());
+    store_text(desc, desc_len, &control.description());
     verbosity.set(c::MPI_T_VERBOSITY_TUNER_BASIC);
     datatype.set(Datatype::new(control.datatype()));
     enumtype.set(match control {
@@ -293,7 +293,7 @@ fn enum_kind(handle: Address) -> Answer<CollKind> {
 pub(crate) fn t_enum_get_info(enumtype: Address, num: Out<i32>, name: Out<u8>, name_len: Out<i32>) -> Answer {
     let kind = enum_kind(enumtype)?;
     num.set(algorithms(kind).len() as i32);
-    answer_text(name, name_len, &format!("algorithms of {}", kind.name()));
+    store_text(name, name_len, &format!("algorithms of {}", kind.name()));
     Ok(())
 }
 
@@ -307,7 +307,7 @@ pub(crate) fn t_enum_get_item(
     let names = algorithms(enum_kind(enumtype)?);
     let item = item_at(&names, index).map_err(|_| tool_error(c::MPI_T_ERR_INVALID_ITEM))?;
     value.set(index);
-    answer_text(name, name_len, item);
+    store_text(name, name_len, item);
     Ok(())
 }
 
