@@ -257,7 +257,7 @@ impl Conversion for ConversionFunctions {
             call_checked(self.extent, [handle.value(), address_of(&mut extent), self.extra.0], EXTENT)
         })?;
         if extent < 0 {
-            let text = format!("{EXTENT} says {extent} bytes");
+            let text = format!("{EXTENT} returned {extent} bytes");
             return Err(mpi::Error::new(Class::CONVERSION, text));
         }
         Ok(extent)

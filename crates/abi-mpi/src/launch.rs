@@ -93,7 +93,7 @@ pub(crate) fn duplicate(fd: i32) -> std::io::Result<OwnedFd> {
         return Err(std::io::ErrorKind::InvalidInput.into());
     }
     // SAFETY: it is borrowed for one call that asks the kernel for a duplicate, and is not closed; the kernel refuses an invalid
-    // number. Test: `messages_go_round_on_shm`.
+    // number. Test: `ring_messages_arrive_on_shm`.
     unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
 }
 

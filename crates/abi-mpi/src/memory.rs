@@ -86,7 +86,7 @@ pub(crate) fn pieces<N: Number>(
 #[inline(always)]
 pub(crate) fn bytes_at(address: Address, len: usize) -> Option<mpi::Piece> {
     let is_there = address.0 >= ADDRESS_MIN;
-    // SAFETY: MPI makes the demands of `Piece::new` on a program that passes these. Test: `messages_go_round_on_shm`.
+    // SAFETY: MPI makes the demands of `Piece::new` on a program that passes these. Test: `ring_messages_arrive_on_shm`.
     is_there.then(|| unsafe { mpi::Piece::new(address.0, len) })
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn buffer_of(
     if count < 0 {
         return Err(negative_count(names, count));
     }
-    // SAFETY: MPI makes the demands of `Buffer::new` on a program that passes these. Test: `messages_go_round_on_shm`.
+    // SAFETY: MPI makes the demands of `Buffer::new` on a program that passes these. Test: `ring_messages_arrive_on_shm`.
     unsafe { mpi::Buffer::new(address.0, count, datatype) }
         .map_err(|error| buffer_error(names, address, error))
 }
@@ -187,7 +187,7 @@ pub(crate) fn copy_to(address: Address, from: &[u8]) {
 
 /// Reads an array of `count` addresses; all are NULL if the array is.
 pub(crate) fn addresses(array: Address, count: usize) -> Vec<Address> {
-    // SAFETY: a program passes NULL or an array of this many addresses. Test: `programs_are_started`.
+    // SAFETY: a program passes NULL or an array of this many addresses. Test: `programs_are_spawned`.
     let array = unsafe { In::<usize>::new(with_exposed_provenance(array.0)) };
     let addresses = array.items(count).map(|items| items.map(Address).collect::<Vec<_>>());
     addresses.unwrap_or_else(|| vec![Address(0); count])

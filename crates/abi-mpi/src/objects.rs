@@ -142,7 +142,7 @@ pub(crate) fn try_with<K: ObjectKind, R>(handle: Handle<K>, act: impl FnOnce(&K:
         K::predefined(handle.value()).ok().flatten()?
     } else if state::calls_are_serialized() {
         let table = table();
-        // SAFETY: no other thread calls MPI meanwhile, and `act` removes nothing. Test: `messages_go_round_on_shm`.
+        // SAFETY: no other thread calls MPI meanwhile, and `act` removes nothing. Test: `ring_messages_arrive_on_shm`.
         K::from_object(unsafe { table.get_unprotected(table.handle(handle.value() as u64)) }?)?
     } else {
         return None;
@@ -192,7 +192,7 @@ fn no_handle(why: InsertError) -> Fault {
     let text = match why {
         InsertError::Full => format!("there are {OBJECTS_MAX} objects already; free some"),
         InsertError::NoMemory(bytes) => {
-            format!("there is no memory for more handles: {bytes} bytes are wanted")
+            format!("there is no memory for more handles: {bytes} bytes are needed")
         }
     };
     Fault::new(c::MPI_ERR_NO_MEM, text)

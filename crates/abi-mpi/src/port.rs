@@ -258,8 +258,8 @@ mod tests {
     }
 
     fn serve(port: &Port, process: &'static Process) {
-        let mut socket = port.accept(process, Some(LONG)).expect("somebody comes");
-        assert_eq!(socket.receive(16).expect("it speaks"), b"hello");
+        let mut socket = port.accept(process, Some(LONG)).expect("a client connects");
+        assert_eq!(socket.receive(16).expect("a message"), b"hello");
         socket.send(b"welcome").expect("sent");
     }
 
@@ -299,7 +299,7 @@ mod tests {
     fn accept_with_silent_connections_ends_at_its_deadline() {
         let ((name, port), process) = (open(), process());
         let silent = silent(&name, 20);
-        let error = port.accept(process, Some(Span::from_ms(50))).err().expect("nobody proves anything");
+        let error = port.accept(process, Some(Span::from_ms(50))).err().expect("no client authenticates");
         assert_eq!(error.class, Class::PORT);
         assert_eq!(
             port.pending.lock().expect("no panic").unauthenticated.len(),
@@ -366,7 +366,7 @@ mod tests {
         let wrong = format!("nicety#{address}#{}", Key::random().expect("random bytes").to_hex());
         let other = thread::spawn(move || connect(self::process(), &wrong, LONG).err());
         assert!(port.accept(process, Some(Span::from_ms(200))).is_err());
-        let error = other.join().expect("no panic").expect("it has not the key");
+        let error = other.join().expect("no panic").expect("the key is wrong");
         assert!(error.class == Class::PORT && error.text.contains("ask for its name again"), "{error}");
     }
 
@@ -388,7 +388,7 @@ mod tests {
         welcome[..4].copy_from_slice(&answer[..4]);
         welcome[4..].copy_from_slice(&answer[20..]);
         stream.write_all(&welcome).expect("sent");
-        let error = client.join().expect("no panic").expect("that proves nothing");
+        let error = client.join().expect("no panic").expect("the proof is wrong");
         assert!(error.text.contains("does not know the port's name"), "{error}");
     }
 
@@ -402,7 +402,7 @@ mod tests {
             socket.write(&(1_u32 << 30).to_le_bytes()).expect("sent");
             socket.write(b"few bytes").expect("sent");
         });
-        let mut socket = port.accept(process, Some(Span::from_secs(2))).expect("it comes");
+        let mut socket = port.accept(process, Some(Span::from_secs(2))).expect("a connection");
         client.join().expect("no panic");
         assert!(socket.receive(1 << 30).is_err(), "it has hung up");
         assert!(socket.capacity() < 1 << 20, "{} bytes", socket.capacity());

@@ -179,7 +179,7 @@ fn made(name: &str, calls: &str) -> Vec<String> {
 /// Goal: an invalid buffer is an `MPI_ERR_BUFFER`, with and without displacements, and so is a misplaced `MPI_IN_PLACE`. Method: each
 /// buffer of each call is NULL, `MPI_IN_PLACE` and a low address in turn, while all counts are positive.
 #[test]
-fn buffers_that_are_none_are_errors() {
+fn invalid_buffers_are_errors() {
     if !has_compiler() {
         return;
     }

@@ -52,12 +52,12 @@ fn check_with_valgrind(device: &str) {
 }
 
 #[test]
-fn valgrind_on_shm_ends_and_reports_nothing() {
+fn valgrind_reports_nothing_on_shm() {
     check_with_valgrind("shm");
 }
 
 #[test]
-fn valgrind_on_iwarp_ends_and_reports_nothing() {
+fn valgrind_reports_nothing_on_iwarp() {
     check_with_valgrind("iwarp");
 }
 

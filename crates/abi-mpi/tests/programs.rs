@@ -37,7 +37,7 @@ fn errors_have_their_class_and_name_the_argument() {
 
 /// Only memory limits the number of objects and requests; errors report a shortage.
 #[test]
-fn objects_are_as_many_as_memory_has() {
+fn objects_are_limited_by_memory() {
     if !has_compiler() {
         return;
     }
@@ -57,7 +57,7 @@ fn with(mut command: Command, variables: &[(&str, &str)]) -> Command {
 
 /// The default error handler ends the program with one line that names the rank, the call and the cause.
 #[test]
-fn an_error_ends_the_program_with_a_line() {
+fn a_fatal_error_prints_one_line() {
     if !has_compiler() {
         return;
     }
@@ -124,12 +124,12 @@ fn ranks(name: &str, source: &str, device: &str, sizes: &[usize]) {
 }
 
 #[test]
-fn messages_go_round_on_shm() {
+fn ring_messages_arrive_on_shm() {
     ranks("ring", include_str!("c/ring.c"), "shm", &[1, 2, 4]);
 }
 
 #[test]
-fn messages_go_round_on_iwarp() {
+fn ring_messages_arrive_on_iwarp() {
     ranks("ring", include_str!("c/ring.c"), "iwarp", &[2, 4]);
 }
 
@@ -200,7 +200,7 @@ impl Drop for Wire {
 /// Goal: hosts reach each other without configuration: `shm` within a host, `iwarp` between hosts, at the address on the common
 /// network. Method: ranks in two namespaces joined by a wire, which also share another, identical address.
 #[test]
-fn hosts_reach_each_other() {
+fn ranks_on_several_hosts_communicate() {
     if !has_compiler() {
         return;
     }
@@ -335,29 +335,29 @@ fn two_jobs(device: &str) {
 }
 
 #[test]
-fn two_jobs_meet_on_shm() {
+fn two_jobs_connect_on_shm() {
     two_jobs("shm");
 }
 
 #[test]
-fn two_jobs_meet_on_iwarp() {
+fn two_jobs_connect_on_iwarp() {
     two_jobs("iwarp");
 }
 
 /// A job spawns others over PMI-1, including a program that does not exist, and communicates with them.
 #[test]
-fn jobs_start_others() {
+fn jobs_spawn_jobs() {
     if !has_compiler() {
         return;
     }
     let program = program("spawn", include_str!("c/spawn.c"));
     for (device, size) in [("shm", 1), ("shm", 3), ("iwarp", 2)] {
-        starts_others(&program, (device, size), 2, &[("TEST_MISSING", "1")]);
+        spawns_jobs(&program, (device, size), 2, &[("TEST_MISSING", "1")]);
     }
 }
 
 /// Runs a job that spawns two others in each round, and three at its end.
-fn starts_others(program: &Compiled, (device, size): (&str, usize), rounds: usize, more: &[(&str, &str)]) {
+fn spawns_jobs(program: &Compiled, (device, size): (&str, usize), rounds: usize, more: &[(&str, &str)]) {
     let count = rounds.to_string();
     let variables = [&[("NICETY_DEVICE", device), ("TEST_ROUNDS", &count)], more].concat();
     let said = run_job(&program.path(), size, &variables);
@@ -371,18 +371,18 @@ fn starts_others(program: &Compiled, (device, size): (&str, usize), rounds: usiz
 
 /// A child leaves directly after its last collective: no parent reports it as lost.
 #[test]
-fn children_that_leave_are_not_lost() {
+fn finalized_children_are_not_lost() {
     if !has_compiler() {
         return;
     }
     let program = program("spawn", include_str!("c/spawn.c"));
     for device in ["iwarp", "shm"] {
-        starts_others(&program, (device, 2), 40, &[]);
+        spawns_jobs(&program, (device, 2), 40, &[]);
     }
 }
 
 #[test]
-fn arguments_of_started_programs_arrive_as_they_are() {
+fn arguments_of_spawned_programs_are_unchanged() {
     if !has_compiler() {
         return;
     }
@@ -392,7 +392,7 @@ fn arguments_of_started_programs_arrive_as_they_are() {
 
 /// A program that was started alone cannot spawn: the error says so, and arguments of all kinds were read.
 #[test]
-fn programs_are_started() {
+fn programs_are_spawned() {
     if !has_compiler() {
         return;
     }
@@ -430,7 +430,7 @@ fn heat_is_written_by_any_number_of_ranks() {
 
 /// The output of the examples is the same for any number of ranks and any device: life on a torus, a task farm, a sort.
 #[test]
-fn examples_say_what_is_so() {
+fn examples_print_correct_results() {
     if !has_compiler() {
         return;
     }
@@ -464,19 +464,19 @@ fn operators_of_programs_may_ask() {
 }
 
 #[test]
-fn tools_see_what_happens_on_shm() {
+fn tools_observe_events_on_shm() {
     ranks("tools", include_str!("c/tools.c"), "shm", &[1, 2, 4]);
 }
 
 #[test]
-fn tools_see_what_happens_on_iwarp() {
+fn tools_observe_events_on_iwarp() {
     ranks("tools", include_str!("c/tools.c"), "iwarp", &[2, 3]);
 }
 
 /// Goal: a launcher that asks for profiles learns what ranks called and sent, without the parts that they excluded. Method: a
 /// program that switches profiling off and on and clears it; and the same program without profiling.
 #[test]
-fn ranks_leave_their_profiles() {
+fn profiles_are_sent_to_the_launcher() {
     if !has_compiler() {
         return;
     }
@@ -499,7 +499,7 @@ fn ranks_leave_their_profiles() {
 }
 
 #[test]
-fn messages_go_round_with_all_connected_at_the_start() {
+fn ring_messages_arrive_with_all_connected_at_the_start() {
     if !has_compiler() {
         return;
     }
@@ -530,7 +530,7 @@ fn messages_go_over_portals() {
 
 /// Algorithms can be selected: collectives return the same results, and an unknown name is an error that lists the known ones.
 #[test]
-fn algorithms_can_be_named() {
+fn algorithms_are_selected_by_name() {
     if !has_compiler() {
         return;
     }
@@ -577,7 +577,7 @@ fn call(line: &str, address: &str, handle: &str) -> Option<String> {
 /// Every function tolerates zeros, null handles and invalid handles, with NULL or zeroed memory: it returns, and the process
 /// survives.
 #[test]
-fn every_function_bears_nonsense() {
+fn every_function_tolerates_invalid_arguments() {
     if !has_compiler() {
         return;
     }
@@ -631,7 +631,7 @@ fn ranks_join_by_pmix() {
 /// A PMIx launcher without a loadable library is an error that says so. Since the machine may have the library, an invalid file of
 /// its name precedes it.
 #[test]
-fn pmix_that_is_not_there_is_an_error() {
+fn a_missing_pmix_library_is_an_error() {
     if !has_compiler() {
         return;
     }
@@ -667,7 +667,7 @@ fn a_lost_process_is_named() {
 /// A process manager that sends garbage, refuses the rank or closes the connection: the program ends with one line, and does not
 /// hang.
 #[test]
-fn a_manager_that_talks_nonsense_is_an_error() {
+fn a_malformed_manager_message_is_an_error() {
     if !has_compiler() {
         return;
     }

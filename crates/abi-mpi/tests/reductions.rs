@@ -13,11 +13,12 @@ fn program() -> Option<Compiled> {
 }
 
 /// The output of each rank on standard error; all must succeed.
-fn said(program: &Compiled, size: usize, variables: &[(&str, &str)]) -> Vec<String> {
+fn printed_lines(program: &Compiled, size: usize, variables: &[(&str, &str)]) -> Vec<String> {
     let (ended, _) = run_job_to_its_end(&program.path(), size, variables);
-    let said: Vec<String> = ended.iter().map(|rank| String::from_utf8_lossy(&rank.stderr).into()).collect();
-    assert!(ended.iter().all(|rank| rank.status.success()), "{said:?}");
-    said
+    let printed_lines: Vec<String> =
+        ended.iter().map(|rank| String::from_utf8_lossy(&rank.stderr).into()).collect();
+    assert!(ended.iter().all(|rank| rank.status.success()), "{printed_lines:?}");
+    printed_lines
 }
 
 /// Goal: programs that reduce characters run, as under other implementations, and print one warning; operators accept the other types
@@ -27,11 +28,13 @@ fn said(program: &Compiled, size: usize, variables: &[(&str, &str)]) -> Vec<Stri
 fn chars_are_reduced_as_signed_with_one_warning() {
     let Some(program) = program() else { return };
     for (device, size) in [("shm", 1), ("shm", 3), ("iwarp", 2)] {
-        for (rank, said) in said(&program, size, &[("NICETY_DEVICE", device)]).iter().enumerate() {
-            let is_it = said.starts_with(&format!("nicety: rank {rank}: "))
-                && said.contains("MPI 5.0, section 6.9.2")
-                && said.contains("NICETY_STRICT=1");
-            assert!(is_it && said.lines().count() == 1, "{said}");
+        for (rank, printed_lines) in
+            printed_lines(&program, size, &[("NICETY_DEVICE", device)]).iter().enumerate()
+        {
+            let is_it = printed_lines.starts_with(&format!("nicety: rank {rank}: "))
+                && printed_lines.contains("MPI 5.0, section 6.9.2")
+                && printed_lines.contains("NICETY_STRICT=1");
+            assert!(is_it && printed_lines.lines().count() == 1, "{printed_lines}");
         }
     }
 }
@@ -40,13 +43,16 @@ fn chars_are_reduced_as_signed_with_one_warning() {
 fn strict_programs_have_chars_refused() {
     let Some(program) = program() else { return };
     let variables = [("NICETY_DEVICE", "shm"), ("NICETY_STRICT", "1")];
-    assert_eq!(said(&program, 2, &variables), [String::new(), String::new()]);
+    assert_eq!(printed_lines(&program, 2, &variables), [String::new(), String::new()]);
 }
 
 #[test]
-fn a_strictness_that_is_none_is_an_error() {
+fn an_invalid_strict_value_is_an_error() {
     let Some(program) = program() else { return };
     let (ended, _) = run_job_to_its_end(&program.path(), 1, &[("NICETY_STRICT", "yes")]);
-    let said = String::from_utf8_lossy(&ended[0].stderr);
-    assert!(!ended[0].status.success() && said.contains("NICETY_STRICT=yes: it is 0 or 1"), "{said}");
+    let printed_lines = String::from_utf8_lossy(&ended[0].stderr);
+    assert!(
+        !ended[0].status.success() && printed_lines.contains("NICETY_STRICT=yes: it is 0 or 1"),
+        "{printed_lines}"
+    );
 }

@@ -99,12 +99,12 @@ fn hold(path: &Path, expected: &str) {
 }
 
 #[test]
-fn the_header_is_what_the_tables_say() {
+fn the_header_matches_the_tables() {
     hold(&Path::new(env!("CARGO_MANIFEST_DIR")).join("include/mpi.h"), &header());
 }
 
 #[test]
-fn every_function_is_there_once_with_a_known_state() {
+fn every_function_is_listed_once_with_a_known_state() {
     let functions = functions();
     assert_eq!(functions.len(), 662);
     let mut names: Vec<&str> = functions.iter().map(|function| function.name).collect();

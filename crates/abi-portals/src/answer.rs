@@ -43,7 +43,7 @@ impl From<Error> for Code {
 }
 
 /// Runs the body of a call; panics do not leave it.
-pub(crate) fn answer(body: impl FnOnce() -> Answer<()>) -> c_int {
+pub(crate) fn run_call(body: impl FnOnce() -> Answer<()>) -> c_int {
     match catch_panic(body).unwrap_or(Err(Code::Fail)) {
         Ok(()) => 0,
         Err(code) => code as c_int,
@@ -67,6 +67,6 @@ mod tests {
         ] {
             assert_eq!(Code::from(error) as u8, error.code());
         }
-        assert_eq!(answer(|| panic!("on purpose")), Code::Fail as c_int);
+        assert_eq!(run_call(|| panic!("on purpose")), Code::Fail as c_int);
     }
 }

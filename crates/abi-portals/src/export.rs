@@ -4,11 +4,11 @@
 /// Functions of `portals4.h` whose bodies return an [`crate::answer::Answer`] without a value.
 macro_rules! exports {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
-        #[doc = concat!("`", stringify!($name), "`: `portals4.h` says what it takes and what it answers.")]
+        #[doc = concat!("`", stringify!($name), "`: `portals4.h` describes its arguments and results.")]
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the header's")]
         extern "C" fn $name($($argument: $type),*) -> std::ffi::c_int {
-            crate::answer::answer(|| $body)
+            crate::answer::run_call(|| $body)
         }
     )*};
 }

@@ -56,13 +56,13 @@ fn pack(kind: u32, interface: u8, number: u64) -> Handle {
     kind << 29 | u32::from(interface) << 27 | generation << SLOT_BITS | slot
 }
 
-fn kind_of(handle: Handle) -> u32 {
+fn kind_bits(handle: Handle) -> u32 {
     handle >> 29
 }
 
 /// The number of the interface of any handle.
 pub(crate) fn interface_of(handle: Handle) -> Answer<u8> {
-    if (1..=INTERFACE).contains(&kind_of(handle)) {
+    if (1..=INTERFACE).contains(&kind_bits(handle)) {
         Ok((handle >> 27 & 3) as u8)
     } else {
         Err(Code::ArgInvalid)
@@ -89,8 +89,8 @@ pub(crate) fn encode<T: Object>(kind: NiKind, object: T) -> Handle {
 }
 
 /// The object of a handle, which may not exist, and the number of its interface.
-pub(crate) fn object<T: Object>(handle: Handle) -> Answer<(u8, T)> {
-    if kind_of(handle) != T::KIND {
+pub(crate) fn decode<T: Object>(handle: Handle) -> Answer<(u8, T)> {
+    if kind_bits(handle) != T::KIND {
         return Err(Code::ArgInvalid);
     }
     let (slot, generation) = (handle & SLOTS, handle >> SLOT_BITS & ((1 << GENERATION_BITS) - 1));
@@ -103,14 +103,14 @@ mod tests {
     use crate::types::{CT_NONE, EQ_NONE};
 
     #[test]
-    fn handle_roundtrip_names_same_object() {
+    fn encoded_handles_decode_to_the_same_object() {
         for (is_matching, is_logical) in [(false, false), (true, false), (false, true), (true, true)] {
             let kind = NiKind { is_matching, is_logical };
             for number in [0, 1, 511 << 32 | 7, u64::from(SLOTS - 1), 511 << 32 | u64::from(SLOTS - 1)] {
                 let eq = encode(kind, EqHandle::from_number(number));
-                assert_eq!(object(eq), Ok((kind.number(), EqHandle::from_number(number))));
+                assert_eq!(decode(eq), Ok((kind.number(), EqHandle::from_number(number))));
                 assert_eq!(
-                    (object::<CtHandle>(eq), own_interface(eq)),
+                    (decode::<CtHandle>(eq), own_interface(eq)),
                     (Err(Code::ArgInvalid), Err(Code::ArgInvalid))
                 );
                 assert_eq!(interface_of(eq), Ok(kind.number()));

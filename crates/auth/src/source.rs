@@ -265,7 +265,7 @@ mod tests {
         let path = folder.path().join("key");
         user_key(&path).expect("made");
         if std::os::unix::fs::chown(&path, Some(65534), None).is_ok() {
-            let refused = user_key(&path).expect_err("it is nobody's");
+            let refused = user_key(&path).expect_err("it belongs to another user");
             assert!(matches!(refused, KeyError::Owner { owner: 65534, .. }), "{refused}");
         }
     }

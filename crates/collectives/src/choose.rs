@@ -221,7 +221,7 @@ pub(crate) fn reason(case: Case, choice: &Choice, costs: Costs) -> String {
     let (messages, further) = (theirs.messages - mine.messages, theirs.further - mine.further);
     let (bytes, reduced) = (theirs.bytes - mine.bytes, theirs.reduced - mine.reduced);
     let saved = [
-        (messages * costs.alpha, format!("{messages:.0} messages in turn")),
+        (messages * costs.alpha, format!("{messages:.0} sequential messages")),
         (further * costs.gap, format!("{further:.0} further messages")),
         (bytes * costs.beta, format!("{bytes:.0} B sent")),
         (reduced * costs.gamma, format!("{reduced:.0} B reduced")),

@@ -76,7 +76,7 @@ impl Cost {
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { messages, further, bytes, reduced } = self;
-        write!(f, "{messages:.0}+{further:.0} messages, {bytes:.0} B sent, {reduced:.0} B reduced in turn")
+        write!(f, "{messages:.0}+{further:.0} messages, {bytes:.0} B sent, {reduced:.0} B reduced")
     }
 }
 

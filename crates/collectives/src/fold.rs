@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fold {
     /// The largest power of two that is not above the number of ranks.
-    pub(crate) power: usize,
+    pub(crate) participants: usize,
     /// Number of pairs.
     pairs: usize,
 }
@@ -22,8 +22,8 @@ pub(crate) enum FoldRole {
 
 impl Fold {
     pub(crate) fn new(size: usize) -> Self {
-        let power = 1 << size.ilog2();
-        Self { power, pairs: size - power }
+        let participants = 1 << size.ilog2();
+        Self { participants, pairs: size - participants }
     }
 
     /// The lower rank of a pair gives, so that the vectors of each number follow those of the number before.
@@ -54,8 +54,8 @@ mod tests {
     fn each_number_has_a_rank_and_covers_consecutive_ranks() {
         for size in 1..40 {
             let fold = Fold::new(size);
-            assert_eq!((fold.first_rank(0), fold.first_rank(fold.power)), (0, size));
-            for number in 0..fold.power {
+            assert_eq!((fold.first_rank(0), fold.first_rank(fold.participants)), (0, size));
+            for number in 0..fold.participants {
                 let rank = fold.rank_of(number);
                 let expected = match fold.first_rank(number + 1) - fold.first_rank(number) {
                     1 => FoldRole::Unpaired(number),

@@ -43,14 +43,14 @@ pub(crate) fn unfold(schedule: &mut Schedule, result: Span, rank: usize, size: u
 }
 
 /// Halves each rank's range until number `i` has part `i`, reduced over all ranks.
-pub(crate) fn scatter(
+pub(crate) fn reduce_scatter(
     schedule: &mut Schedule,
     accumulator: &mut Accumulator,
     number: usize,
     fold: Fold,
     cuts: &impl Cuts,
 ) {
-    let (mut first, mut end) = (0, fold.power);
+    let (mut first, mut end) = (0, fold.participants);
     while end - first > 1 {
         let (middle, half) = ((first + end) / 2, (end - first) / 2);
         let (peer, from_lower_rank) = (fold.rank_of(number ^ half), number & half != 0);
@@ -67,8 +67,8 @@ pub(crate) fn scatter(
 }
 
 /// Doubles each rank's range from its own part to all parts.
-pub(crate) fn gather_all(schedule: &mut Schedule, sum: Span, number: usize, fold: Fold, cuts: &impl Cuts) {
-    for distance in (0..fold.power.ilog2()).map(|round| 1 << round) {
+pub(crate) fn allgather(schedule: &mut Schedule, sum: Span, number: usize, fold: Fold, cuts: &impl Cuts) {
+    for distance in (0..fold.participants.ilog2()).map(|round| 1 << round) {
         let peer = number ^ distance;
         let have = |number: usize| {
             let first = number & !(distance - 1);

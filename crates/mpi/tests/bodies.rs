@@ -5,8 +5,8 @@ mod support;
 
 use datatypes::{Basic, Datatype};
 use mpi::{
-    ANY_TAG, Any, BSEND_OVERHEAD, BsendSpace, Buffer, Class, Comm, Comparison, Connect, Group, Keyval, Mode,
-    PROC_NULL, Piece, Process, Request, SplitType, Status, UNDEFINED,
+    ANY_TAG, BSEND_OVERHEAD, BsendSpace, Buffer, Class, Comm, Comparison, Connect, Group, Keyval, Mode,
+    PROC_NULL, Piece, Process, Request, SplitType, Status, TestAny, UNDEFINED,
 };
 use support::{
     ANY, Body, Play, buffer, in_threads, in_threads_by, in_threads_written, pattern, receive, send, typed,

@@ -30,7 +30,7 @@ pub enum WireError {
     #[error("the message is no UTF-8 text")]
     NotText,
     /// A packet with an invalid length field.
-    #[error("a packet's length should stand where there is {0:?}: the peer speaks another protocol")]
+    #[error("a packet's length is expected where there is {0:?}: the peer uses another protocol")]
     Length(String),
     /// A message that does not start with its name.
     #[error("the message does not begin with cmd=NAME: {0:?}")]

@@ -17,7 +17,7 @@ pub(crate) fn comm_create_errhandler(function: Address, errhandler: Out<types::E
     if function == Address(0) {
         return Err(Fault::new(c::MPI_ERR_ARG, "the function is NULL"));
     }
-    errhandler.set(insert::<kind::Errhandler>(Errhandler::User(Arc::new(Function(function))))?);
+    errhandler.set(insert::<kind::Errhandler>(Errhandler::User(Arc::new(ErrorHandlerFunction(function))))?);
     Ok(())
 }
 

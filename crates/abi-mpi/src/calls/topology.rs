@@ -47,10 +47,7 @@ fn dist_graph(comm: &mpi::Comm) -> Answer<&DistGraph> {
 pub(crate) fn degrees(comm: &mpi::Comm) -> Answer<(i32, i32)> {
     let (sources, destinations) = match comm.topology() {
         None => {
-            return Err(Fault::new(
-                c::MPI_ERR_TOPOLOGY,
-                "comm: it has no topology, so nobody is a neighbour",
-            ));
+            return Err(Fault::new(c::MPI_ERR_TOPOLOGY, "comm: it has no topology, so it has no neighbours"));
         }
         Some(Topology::Grid(grid)) => (2 * grid.dims().len(), 2 * grid.dims().len()),
         Some(Topology::Graph(graph)) => {

@@ -4,8 +4,8 @@ use ffi::{In, Out};
 use host::Span;
 use portals::{CtEvent, CtHandle, Engine, Ni};
 
-use super::queue::several;
-use super::{done, ni, object};
+use super::queue::resolve_all;
+use super::{interface, resolve, to_answer};
 use crate::answer::{Answer, Code};
 use crate::export::exports;
 use crate::handle;
@@ -43,31 +43,31 @@ fn wait(
 
 exports! {
     fn PtlCTAlloc(handle: Handle, result: Out<Handle>) {
-        let (ni, result) = (ni(handle)?, result.required(Code::ArgInvalid)?);
-        let ct: CtHandle = done(ni.with_engine(|engine| engine.ct_alloc()))?;
+        let (ni, result) = (interface(handle)?, result.required(Code::ArgInvalid)?);
+        let ct: CtHandle = to_answer(ni.with_engine(|engine| engine.ct_alloc()))?;
         result.set(handle::encode(ni.kind(), ct));
         Ok(())
     }
 
     fn PtlCTFree(ct: Handle) {
-        let (ni, ct) = object::<CtHandle>(ct)?;
-        done(ni.with_engine(|engine| engine.ct_free(ct)))
+        let (ni, ct) = resolve::<CtHandle>(ct)?;
+        to_answer(ni.with_engine(|engine| engine.ct_free(ct)))
     }
 
     fn PtlCTCancelTriggered(ct: Handle) {
-        let (ni, ct) = object::<CtHandle>(ct)?;
-        done(ni.with_engine(|engine| engine.ct_cancel(ct)))
+        let (ni, ct) = resolve::<CtHandle>(ct)?;
+        to_answer(ni.with_engine(|engine| engine.ct_cancel(ct)))
     }
 
     fn PtlCTGet(ct: Handle, event: Out<PtlCtEvent>) {
-        let (ni, ct) = object::<CtHandle>(ct)?;
+        let (ni, ct) = resolve::<CtHandle>(ct)?;
         let event = event.required(Code::ArgInvalid)?;
-        event.set(PtlCtEvent::new(done(ni.test(|engine| engine.ct_get(ct)))?));
+        event.set(PtlCtEvent::new(to_answer(ni.test(|engine| engine.ct_get(ct)))?));
         Ok(())
     }
 
     fn PtlCTWait(ct: Handle, test: Size, event: Out<PtlCtEvent>) {
-        let (ni, ct) = object::<CtHandle>(ct)?;
+        let (ni, ct) = resolve::<CtHandle>(ct)?;
         let event = event.required(Code::ArgInvalid)?;
         let (count, _) = wait(&ni, "PtlCTWait", &[ct], &[test], TIME_FOREVER)?;
         event.set(PtlCtEvent::new(count));
@@ -82,7 +82,7 @@ exports! {
         event: Out<PtlCtEvent>,
         which: Out<u32>,
     ) {
-        let (ni, cts) = several::<CtHandle>(cts, size)?;
+        let (ni, cts) = resolve_all::<CtHandle>(cts, size)?;
         let tests: Vec<Size> = tests.items(cts.len()).ok_or(Code::ArgInvalid)?.collect();
         let (event, which) = (event.required(Code::ArgInvalid)?, which.required(Code::ArgInvalid)?);
         let (count, at) = wait(&ni, "PtlCTPoll", &cts, &tests, timeout)?;
@@ -92,15 +92,15 @@ exports! {
     }
 
     fn PtlCTSet(ct: Handle, to: PtlCtEvent) {
-        let (ni, ct) = object::<CtHandle>(ct)?;
-        done(ni.with_engine(|engine| engine.ct_set(ct, to.count())))
+        let (ni, ct) = resolve::<CtHandle>(ct)?;
+        to_answer(ni.with_engine(|engine| engine.ct_set(ct, to.count())))
     }
 
     fn PtlCTInc(ct: Handle, by: PtlCtEvent) {
-        let (ni, ct) = object::<CtHandle>(ct)?;
+        let (ni, ct) = resolve::<CtHandle>(ct)?;
         if by.success > 0 && by.failure > 0 {
             return Err(Code::ArgInvalid);
         }
-        done(ni.with_engine(|engine| engine.ct_inc(ct, by.count())))
+        to_answer(ni.with_engine(|engine| engine.ct_inc(ct, by.count())))
     }
 }

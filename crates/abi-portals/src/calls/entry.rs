@@ -4,14 +4,14 @@ use ffi::{In, Out};
 use portals::{Entry, EntryHandle, EntryOptions, List, ListId, Ni, Search, Source};
 
 use super::md::region;
-use super::{done, ni, object, optional};
+use super::{interface, resolve, resolve_optional, to_answer};
 use crate::answer::{Answer, Code};
 use crate::export::exports;
 use crate::handle;
 use crate::types::{ANY, CT_NONE, Handle, NID_ANY, PID_ANY, PtlLe, PtlLeHead, PtlMe, PtlProcess};
 
 /// The initiators that an entry admits.
-fn source(ni: &Ni, id: PtlProcess) -> Source {
+fn match_source(ni: &Ni, id: PtlProcess) -> Source {
     let unless = |value: u32, any: u32| (value != any).then_some(value);
     if ni.kind().is_logical {
         // A rank has no process number.
@@ -21,34 +21,34 @@ fn source(ni: &Ni, id: PtlProcess) -> Source {
 }
 
 /// The fields that `ptl_le_t` and `ptl_me_t` share.
-fn common(ni: &Ni, le: PtlLeHead, counts: bool) -> Answer<Entry> {
+fn base_entry(ni: &Ni, le: PtlLeHead, counts: bool) -> Answer<Entry> {
     let options = EntryOptions::from_bits(le.options).ok_or(Code::ArgInvalid)?;
     let is_pieces = options.contains(EntryOptions::IOVEC);
     let region = region(ni, le.start, le.length, is_pieces)?;
     // A search does not count.
-    let counter = if counts { optional(ni, le.ct, CT_NONE)? } else { None };
+    let counter = if counts { resolve_optional(ni, le.ct, CT_NONE)? } else { None };
     let uid = (le.uid != ANY).then_some(le.uid);
     Ok(Entry { counter, uid, ..Entry::taking_all(region, options) })
 }
 
-fn le(ni: &Ni, le: In<PtlLe>, counts: bool) -> Answer<Entry> {
+fn entry_from_le(ni: &Ni, le: In<PtlLe>, counts: bool) -> Answer<Entry> {
     let PtlLe { start, length, ct, uid, options } = le.required(Code::ArgInvalid)?;
     if ni.kind().is_matching {
         return Err(Code::ArgInvalid);
     }
-    common(ni, PtlLeHead { start, length, ct, uid, options }, counts)
+    base_entry(ni, PtlLeHead { start, length, ct, uid, options }, counts)
 }
 
-fn me(ni: &Ni, me: In<PtlMe>, counts: bool) -> Answer<Entry> {
+fn entry_from_me(ni: &Ni, me: In<PtlMe>, counts: bool) -> Answer<Entry> {
     let PtlMe { le, match_id, match_bits, ignore_bits, min_free } = me.required(Code::ArgInvalid)?;
     if !ni.kind().is_matching {
         return Err(Code::ArgInvalid);
     }
-    let entry = common(ni, le, counts)?;
-    Ok(Entry { source: source(ni, match_id), match_bits, ignore_bits, min_free, ..entry })
+    let entry = base_entry(ni, le, counts)?;
+    Ok(Entry { source: match_source(ni, match_id), match_bits, ignore_bits, min_free, ..entry })
 }
 
-fn place(pt_index: u32, list: u8) -> Answer<ListId> {
+fn list_id(pt_index: u32, list: u8) -> Answer<ListId> {
     match list {
         0 => Ok(ListId { pt_index, list: List::Priority }),
         1 => Ok(ListId { pt_index, list: List::Overflow }),
@@ -56,7 +56,7 @@ fn place(pt_index: u32, list: u8) -> Answer<ListId> {
     }
 }
 
-fn search(operation: u8) -> Answer<Search> {
+fn search_mode(operation: u8) -> Answer<Search> {
     match operation {
         0 => Ok(Search::Only),
         1 => Ok(Search::Delete),
@@ -66,41 +66,41 @@ fn search(operation: u8) -> Answer<Search> {
 
 fn append(ni: &Ni, place: ListId, entry: Entry, user_ptr: usize, handle: Out<Handle>) -> Answer<()> {
     let handle = handle.required(Code::ArgInvalid)?;
-    let appended = done(ni.with_engine(|engine| engine.append(place, entry, user_ptr as u64)))?;
+    let appended = to_answer(ni.with_engine(|engine| engine.append(place, entry, user_ptr as u64)))?;
     handle.set(handle::encode(ni.kind(), appended));
     Ok(())
 }
 
 fn unlink(entry: Handle) -> Answer<()> {
-    let (ni, entry) = object::<EntryHandle>(entry)?;
-    done(ni.with_engine(|engine| engine.unlink(entry)))
+    let (ni, entry) = resolve::<EntryHandle>(entry)?;
+    to_answer(ni.with_engine(|engine| engine.unlink(entry)))
 }
 
 exports! {
     // Portals 4.3, section 3.11.
     fn PtlLEAppend(handle: Handle, index: u32, entry: In<PtlLe>, list: u8, user_ptr: usize, result: Out<Handle>) {
-        let ni = ni(handle)?;
-        append(&ni, place(index, list)?, le(&ni, entry, true)?, user_ptr, result)
+        let ni = interface(handle)?;
+        append(&ni, list_id(index, list)?, entry_from_le(&ni, entry, true)?, user_ptr, result)
     }
 
     // Portals 4.3, section 3.12.
     fn PtlMEAppend(handle: Handle, index: u32, entry: In<PtlMe>, list: u8, user_ptr: usize, result: Out<Handle>) {
-        let ni = ni(handle)?;
-        append(&ni, place(index, list)?, me(&ni, entry, true)?, user_ptr, result)
+        let ni = interface(handle)?;
+        append(&ni, list_id(index, list)?, entry_from_me(&ni, entry, true)?, user_ptr, result)
     }
 
     // Portals 4.3, section 3.11.
     fn PtlLESearch(handle: Handle, index: u32, entry: In<PtlLe>, operation: u8, user_ptr: usize) {
-        let (ni, search) = (ni(handle)?, search(operation)?);
-        let entry = le(&ni, entry, false)?;
-        done(ni.with_engine(|engine| engine.search(index, entry, search, user_ptr as u64)))
+        let (ni, search) = (interface(handle)?, search_mode(operation)?);
+        let entry = entry_from_le(&ni, entry, false)?;
+        to_answer(ni.with_engine(|engine| engine.search(index, entry, search, user_ptr as u64)))
     }
 
     // Portals 4.3, section 3.12.
     fn PtlMESearch(handle: Handle, index: u32, entry: In<PtlMe>, operation: u8, user_ptr: usize) {
-        let (ni, search) = (ni(handle)?, search(operation)?);
-        let entry = me(&ni, entry, false)?;
-        done(ni.with_engine(|engine| engine.search(index, entry, search, user_ptr as u64)))
+        let (ni, search) = (interface(handle)?, search_mode(operation)?);
+        let entry = entry_from_me(&ni, entry, false)?;
+        to_answer(ni.with_engine(|engine| engine.search(index, entry, search, user_ptr as u64)))
     }
 
     // Portals 4.3, section 3.11.
@@ -124,19 +124,19 @@ exports! {
         trigger: Handle,
         threshold: u64,
     ) {
-        let (ni, result) = (ni(handle)?, result.required(Code::ArgInvalid)?);
-        let ct = optional(&ni, trigger, CT_NONE)?.ok_or(Code::ArgInvalid)?;
-        let (place, entry) = (place(index, list)?, me(&ni, entry, true)?);
+        let (ni, result) = (interface(handle)?, result.required(Code::ArgInvalid)?);
+        let ct = resolve_optional(&ni, trigger, CT_NONE)?.ok_or(Code::ArgInvalid)?;
+        let (place, entry) = (list_id(index, list)?, entry_from_me(&ni, entry, true)?);
         let appended =
-            done(ni.with_engine(|engine| engine.trigger_append(ct, threshold, place, entry, user_ptr as u64)))?;
+            to_answer(ni.with_engine(|engine| engine.trigger_append(ct, threshold, place, entry, user_ptr as u64)))?;
         result.set(handle::encode(ni.kind(), appended));
         Ok(())
     }
 
     // An extension of the reference.
     fn PtlTriggeredMEUnlink(entry: Handle, trigger: Handle, threshold: u64) {
-        let (ni, entry) = object::<EntryHandle>(entry)?;
-        let ct = optional(&ni, trigger, CT_NONE)?.ok_or(Code::ArgInvalid)?;
-        done(ni.with_engine(|engine| engine.trigger_unlink(ct, threshold, entry)))
+        let (ni, entry) = resolve::<EntryHandle>(entry)?;
+        let ct = resolve_optional(&ni, trigger, CT_NONE)?.ok_or(Code::ArgInvalid)?;
+        to_answer(ni.with_engine(|engine| engine.trigger_unlink(ct, threshold, entry)))
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use ffi::{In, Out, catch_panic};
 use portals::{NiKind, Process};
 
-use super::ni;
+use super::interface;
 use crate::answer::Code;
 use crate::export::exports;
 use crate::handle;
@@ -66,7 +66,7 @@ exports! {
 
     // Portals 4.3, section 3.6.
     fn PtlNIStatus(handle: Handle, register: c_int, value: Out<c_int>) {
-        let (ni, value) = (ni(handle)?, value.required(Code::ArgInvalid)?);
+        let (ni, value) = (interface(handle)?, value.required(Code::ArgInvalid)?);
         let status = ni.test(|engine| engine.status()).ok_or(Code::ArgInvalid)?;
         let count = match register {
             0 => status.drops,
@@ -89,7 +89,7 @@ exports! {
 
     // Portals 4.3, section 3.6.
     fn PtlSetMap(handle: Handle, size: Size, map: In<PtlProcess>) {
-        let ni = ni(handle)?;
+        let ni = interface(handle)?;
         let count = usize::try_from(size).map_err(|_| Code::ArgInvalid)?;
         if !ni.kind().is_logical || count == 0 || count > MAP_MAX {
             return Err(Code::ArgInvalid);
@@ -104,7 +104,7 @@ exports! {
 
     // Portals 4.3, section 3.6.
     fn PtlGetMap(handle: Handle, size: Size, map: Out<PtlProcess>, actual: Out<Size>) {
-        let ni = ni(handle)?;
+        let ni = interface(handle)?;
         let known = ni.map();
         if !ni.kind().is_logical || (size > 0 && !map.is_some()) {
             return Err(Code::ArgInvalid);
@@ -121,14 +121,14 @@ exports! {
 
     // Portals 4.3, section 3.8.
     fn PtlGetUid(handle: Handle, uid: Out<u32>) {
-        ni(handle)?;
+        interface(handle)?;
         uid.required(Code::ArgInvalid)?.set(rustix::process::geteuid().as_raw());
         Ok(())
     }
 
     // Portals 4.3, section 3.9.
     fn PtlGetId(handle: Handle, id: Out<PtlProcess>) {
-        let ni = ni(handle)?;
+        let ni = interface(handle)?;
         // Without a map, no rank is known.
         let known = ni.id().unwrap_or(Process::rank(ANY));
         id.required(Code::ArgInvalid)?.set(PtlProcess::new(known));
@@ -137,7 +137,7 @@ exports! {
 
     // Portals 4.3, section 3.9.
     fn PtlGetPhysId(handle: Handle, id: Out<PtlProcess>) {
-        let ni = ni(handle)?;
+        let ni = interface(handle)?;
         id.required(Code::ArgInvalid)?.set(PtlProcess::new(ni.node().me()));
         Ok(())
     }
@@ -151,12 +151,12 @@ exports! {
     // Portals 4.3, section 3.17.
     fn PtlStartBundle(handle: Handle) {
         // Operations are never deferred.
-        ni(handle).map(drop)
+        interface(handle).map(drop)
     }
 
     // Portals 4.3, section 3.17.
     fn PtlEndBundle(handle: Handle) {
-        ni(handle).map(drop)
+        interface(handle).map(drop)
     }
 }
 

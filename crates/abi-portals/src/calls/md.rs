@@ -3,7 +3,7 @@
 use ffi::{In, Out};
 use portals::{MdHandle, MdOptions, MemoryDescriptor, Ni, Piece, Region};
 
-use super::{done, ni, object, optional};
+use super::{interface, resolve, resolve_optional, to_answer};
 use crate::answer::{Answer, Code};
 use crate::export::exports;
 use crate::handle;
@@ -27,19 +27,19 @@ pub(super) fn region(ni: &Ni, start: usize, length: u64, is_pieces: bool) -> Ans
 
 exports! {
     fn PtlMDBind(handle: Handle, md: In<PtlMd>, result: Out<Handle>) {
-        let (ni, result) = (ni(handle)?, result.required(Code::ArgInvalid)?);
+        let (ni, result) = (interface(handle)?, result.required(Code::ArgInvalid)?);
         let md = md.required(Code::ArgInvalid)?;
         let options = MdOptions::from_bits(md.options).ok_or(Code::ArgInvalid)?;
         let region = region(&ni, md.start, md.length, options.contains(MdOptions::IOVEC))?;
-        let (eq, counter) = (optional(&ni, md.eq, EQ_NONE)?, optional(&ni, md.ct, CT_NONE)?);
+        let (eq, counter) = (resolve_optional(&ni, md.eq, EQ_NONE)?, resolve_optional(&ni, md.ct, CT_NONE)?);
         let md = MemoryDescriptor { region, options, eq, counter };
-        let bound: MdHandle = done(ni.with_engine(|engine| engine.md_bind(md)))?;
+        let bound: MdHandle = to_answer(ni.with_engine(|engine| engine.md_bind(md)))?;
         result.set(handle::encode(ni.kind(), bound));
         Ok(())
     }
 
     fn PtlMDRelease(md: Handle) {
-        let (ni, md) = object::<MdHandle>(md)?;
-        done(ni.with_engine(|engine| engine.md_release(md)))
+        let (ni, md) = resolve::<MdHandle>(md)?;
+        to_answer(ni.with_engine(|engine| engine.md_release(md)))
     }
 }

@@ -18,28 +18,28 @@ use crate::state;
 use crate::types::Handle;
 
 /// The interface of an interface handle.
-fn ni(handle: Handle) -> Answer<Ni> {
+fn interface(handle: Handle) -> Answer<Ni> {
     state::check_init()?;
     state::interface(handle::own_interface(handle)?)
 }
 
 /// The object of a handle, and its interface.
-fn object<T: Object>(handle: Handle) -> Answer<(Ni, T)> {
+fn resolve<T: Object>(handle: Handle) -> Answer<(Ni, T)> {
     state::check_init()?;
-    let (number, object) = handle::object(handle)?;
+    let (number, object) = handle::decode(handle)?;
     Ok((state::interface(number)?, object))
 }
 
 /// An object of an interface, or `None` for the header's constant.
-fn optional<T: Object>(ni: &Ni, handle: Handle, none: Handle) -> Answer<Option<T>> {
+fn resolve_optional<T: Object>(ni: &Ni, handle: Handle, none: Handle) -> Answer<Option<T>> {
     if handle == none {
         return Ok(None);
     }
-    let (number, object) = handle::object(handle)?;
+    let (number, object) = handle::decode(handle)?;
     if number == ni.kind().number() { Ok(Some(object)) } else { Err(Code::ArgInvalid) }
 }
 
 /// The engine's result; an invalid argument if the interface was closed meanwhile.
-fn done<T>(result: Option<portals::Result<T>>) -> Answer<T> {
+fn to_answer<T>(result: Option<portals::Result<T>>) -> Answer<T> {
     Ok(result.ok_or(Code::ArgInvalid)??)
 }

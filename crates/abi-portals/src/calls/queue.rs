@@ -4,7 +4,7 @@ use ffi::{In, Out};
 use host::Span;
 use portals::{Engine, EqHandle, Event, Ni};
 
-use super::{done, ni, object};
+use super::{interface, resolve, to_answer};
 use crate::answer::{Answer, Code};
 use crate::export::exports;
 use crate::handle;
@@ -16,7 +16,7 @@ const SLOTS_MAX: Size = 1 << 22;
 pub(super) const POLLED_MAX: u32 = 1 << 16;
 
 /// Stores an event for the program; fails with `EqDropped` if events before it were lost.
-fn give(taken: (Event, bool), event: Out<PtlEvent>) -> Answer<()> {
+fn store_event(taken: (Event, bool), event: Out<PtlEvent>) -> Answer<()> {
     event.set(PtlEvent::new(&taken.0));
     if taken.1 { Err(Code::EqDropped) } else { Ok(()) }
 }
@@ -24,7 +24,7 @@ fn give(taken: (Event, bool), event: Out<PtlEvent>) -> Answer<()> {
 /// Waits for an event of one of several queues. Freeing a queue meanwhile interrupts.
 fn wait(ni: &Ni, call: &'static str, eqs: &[EqHandle], timeout: u32) -> Answer<((Event, bool), usize)> {
     let mut first = 0;
-    let mut look = |engine: &mut Engine| {
+    let mut poll_queues = |engine: &mut Engine| {
         // Rotate, so that a queue that is always full does not starve the others.
         first = (first + 1) % eqs.len();
         for at in (0..eqs.len()).map(|at| (first + at) % eqs.len()) {
@@ -36,7 +36,7 @@ fn wait(ni: &Ni, call: &'static str, eqs: &[EqHandle], timeout: u32) -> Answer<(
         }
         None
     };
-    match ni.test(&mut look).ok_or(Code::ArgInvalid)? {
+    match ni.test(&mut poll_queues).ok_or(Code::ArgInvalid)? {
         Some(Err(_)) => return Err(Code::ArgInvalid),
         Some(found) => return found,
         None if timeout == 0 => return Err(Code::EqEmpty),
@@ -44,19 +44,19 @@ fn wait(ni: &Ni, call: &'static str, eqs: &[EqHandle], timeout: u32) -> Answer<(
     }
     let deadline = if timeout == TIME_FOREVER { None } else { ni.after(Span::from_ms(u64::from(timeout))) };
     let none = if deadline.is_some() { Code::EqEmpty } else { Code::Interrupted };
-    ni.wait(call, deadline, look).unwrap_or(Err(none))
+    ni.wait(call, deadline, poll_queues).unwrap_or(Err(none))
 }
 
 /// Objects of one interface, from an array of handles.
-pub(super) fn several<T: handle::Object>(handles: In<Handle>, size: u32) -> Answer<(Ni, Vec<T>)> {
+pub(super) fn resolve_all<T: handle::Object>(handles: In<Handle>, size: u32) -> Answer<(Ni, Vec<T>)> {
     if size == 0 || size > POLLED_MAX {
         return Err(Code::ArgInvalid);
     }
     let mut items = handles.items(size as usize).ok_or(Code::ArgInvalid)?;
-    let (ni, first) = object::<T>(items.next().ok_or(Code::ArgInvalid)?)?;
+    let (ni, first) = resolve::<T>(items.next().ok_or(Code::ArgInvalid)?)?;
     let mut objects = vec![first];
     for item in items {
-        let (number, object) = handle::object(item)?;
+        let (number, object) = handle::decode(item)?;
         if number != ni.kind().number() {
             return Err(Code::ArgInvalid);
         }
@@ -67,37 +67,37 @@ pub(super) fn several<T: handle::Object>(handles: In<Handle>, size: u32) -> Answ
 
 exports! {
     fn PtlEQAlloc(handle: Handle, count: Size, result: Out<Handle>) {
-        let (ni, result) = (ni(handle)?, result.required(Code::ArgInvalid)?);
+        let (ni, result) = (interface(handle)?, result.required(Code::ArgInvalid)?);
         if count > SLOTS_MAX {
             return Err(Code::NoSpace);
         }
-        let eq: EqHandle = done(ni.with_engine(|engine| engine.eq_alloc(count as usize)))?;
+        let eq: EqHandle = to_answer(ni.with_engine(|engine| engine.eq_alloc(count as usize)))?;
         result.set(handle::encode(ni.kind(), eq));
         Ok(())
     }
 
     fn PtlEQFree(eq: Handle) {
-        let (ni, eq) = object::<EqHandle>(eq)?;
-        done(ni.with_engine(|engine| engine.eq_free(eq)))
+        let (ni, eq) = resolve::<EqHandle>(eq)?;
+        to_answer(ni.with_engine(|engine| engine.eq_free(eq)))
     }
 
     fn PtlEQGet(eq: Handle, event: Out<PtlEvent>) {
-        let (ni, eq) = object::<EqHandle>(eq)?;
+        let (ni, eq) = resolve::<EqHandle>(eq)?;
         let event = event.required(Code::ArgInvalid)?;
-        give(done(ni.test(|engine| engine.eq_get(eq)))?.ok_or(Code::EqEmpty)?, event)
+        store_event(to_answer(ni.test(|engine| engine.eq_get(eq)))?.ok_or(Code::EqEmpty)?, event)
     }
 
     fn PtlEQWait(eq: Handle, event: Out<PtlEvent>) {
-        let (ni, eq) = object::<EqHandle>(eq)?;
+        let (ni, eq) = resolve::<EqHandle>(eq)?;
         let event = event.required(Code::ArgInvalid)?;
-        give(wait(&ni, "PtlEQWait", &[eq], TIME_FOREVER)?.0, event)
+        store_event(wait(&ni, "PtlEQWait", &[eq], TIME_FOREVER)?.0, event)
     }
 
     fn PtlEQPoll(eqs: In<Handle>, size: u32, timeout: u32, event: Out<PtlEvent>, which: Out<u32>) {
-        let (ni, eqs) = several::<EqHandle>(eqs, size)?;
+        let (ni, eqs) = resolve_all::<EqHandle>(eqs, size)?;
         let (event, which) = (event.required(Code::ArgInvalid)?, which.required(Code::ArgInvalid)?);
         let (taken, at) = wait(&ni, "PtlEQPoll", &eqs, timeout)?;
         which.set(at as u32);
-        give(taken, event)
+        store_event(taken, event)
     }
 }

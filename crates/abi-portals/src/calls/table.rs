@@ -3,30 +3,30 @@
 use ffi::Out;
 use portals::PtOptions;
 
-use super::{done, ni, optional};
+use super::{interface, resolve_optional, to_answer};
 use crate::answer::Code;
 use crate::export::exports;
 use crate::types::{ANY, EQ_NONE, Handle};
 
 exports! {
     fn PtlPTAlloc(handle: Handle, options: u32, eq: Handle, wanted: u32, index: Out<u32>) {
-        let (ni, index) = (ni(handle)?, index.required(Code::ArgInvalid)?);
+        let (ni, index) = (interface(handle)?, index.required(Code::ArgInvalid)?);
         let options = PtOptions::from_bits(options).ok_or(Code::ArgInvalid)?;
-        let eq = optional(&ni, eq, EQ_NONE)?;
+        let eq = resolve_optional(&ni, eq, EQ_NONE)?;
         let wanted = (wanted != ANY).then_some(wanted);
-        index.set(done(ni.with_engine(|engine| engine.pt_alloc(options, eq, wanted)))?);
+        index.set(to_answer(ni.with_engine(|engine| engine.pt_alloc(options, eq, wanted)))?);
         Ok(())
     }
 
     fn PtlPTFree(handle: Handle, index: u32) {
-        done(ni(handle)?.with_engine(|engine| engine.pt_free(index)))
+        to_answer(interface(handle)?.with_engine(|engine| engine.pt_free(index)))
     }
 
     fn PtlPTEnable(handle: Handle, index: u32) {
-        done(ni(handle)?.with_engine(|engine| engine.pt_enable(index)))
+        to_answer(interface(handle)?.with_engine(|engine| engine.pt_enable(index)))
     }
 
     fn PtlPTDisable(handle: Handle, index: u32) {
-        done(ni(handle)?.with_engine(|engine| engine.pt_disable(index)))
+        to_answer(interface(handle)?.with_engine(|engine| engine.pt_disable(index)))
     }
 }

@@ -3,7 +3,7 @@
 use ffi::Bytes;
 use portals::{AckReq, Action, Datatype, MdAddr, MdHandle, Ni, Op, Operand, Transfer};
 
-use super::{done, object};
+use super::{resolve, to_answer};
 use crate::answer::{Answer, Code};
 use crate::export::exports;
 use crate::types::{Handle, PtlProcess, Size};
@@ -19,19 +19,19 @@ pub(super) struct TransferTarget {
 }
 
 /// The requested acknowledgement.
-pub(super) fn ack(request: u8) -> Answer<AckReq> {
+pub(super) fn parse_ack(request: u8) -> Answer<AckReq> {
     let all = [AckReq::None, AckReq::Full, AckReq::Counting, AckReq::Completed];
     all.get(usize::from(request)).copied().ok_or(Code::ArgInvalid)
 }
 
 /// An operation and a type, by number.
-pub(super) fn atomic(operation: u8, datatype: u8) -> Answer<(Op, Datatype)> {
+pub(super) fn parse_atomic(operation: u8, datatype: u8) -> Answer<(Op, Datatype)> {
     Op::from_number(operation).zip(Datatype::from_number(datatype)).ok_or(Code::ArgInvalid)
 }
 
 /// The action of a swap. `operand` is read only if the operation has one.
-pub(super) fn swap(operation: u8, datatype: u8, operand: Bytes) -> Answer<Action> {
-    let (op, datatype) = atomic(operation, datatype)?;
+pub(super) fn swap_action(operation: u8, datatype: u8, operand: Bytes) -> Answer<Action> {
+    let (op, datatype) = parse_atomic(operation, datatype)?;
     let mut bytes = Operand::default();
     if op.has_operand() {
         let given = operand.get(datatype.size() as i32).map_err(|_| Code::ArgInvalid)?;
@@ -41,44 +41,44 @@ pub(super) fn swap(operation: u8, datatype: u8, operand: Bytes) -> Answer<Action
 }
 
 /// A transfer that sends data, and its interface.
-pub(super) fn sending(
+pub(super) fn put_transfer(
     action: Action,
     (md, offset): (Handle, Size),
     length: Size,
     ack: AckReq,
     target: TransferTarget,
 ) -> Answer<(Ni, Transfer)> {
-    let (ni, md) = object::<MdHandle>(md)?;
+    let (ni, md) = resolve::<MdHandle>(md)?;
     let put = Some(MdAddr { md, offset });
-    let transfer = transfer(&ni, action, (put, None), length, ack, target);
+    let transfer = build_transfer(&ni, action, (put, None), length, ack, target);
     Ok((ni, transfer))
 }
 
 /// A transfer that fetches data, and its interface.
-pub(super) fn fetching(
+pub(super) fn get_transfer(
     action: Action,
     (md, offset): (Handle, Size),
     put: Option<(Handle, Size)>,
     length: Size,
     target: TransferTarget,
 ) -> Answer<(Ni, Transfer)> {
-    let (ni, md) = object::<MdHandle>(md)?;
+    let (ni, md) = resolve::<MdHandle>(md)?;
     let get = Some(MdAddr { md, offset });
     let put = match put {
         None => None,
         Some((md, offset)) => {
-            let (other, md) = object::<MdHandle>(md)?;
+            let (other, md) = resolve::<MdHandle>(md)?;
             if other.kind() != ni.kind() {
                 return Err(Code::ArgInvalid);
             }
             Some(MdAddr { md, offset })
         }
     };
-    let transfer = transfer(&ni, action, (put, get), length, AckReq::None, target);
+    let transfer = build_transfer(&ni, action, (put, get), length, AckReq::None, target);
     Ok((ni, transfer))
 }
 
-fn transfer(
+fn build_transfer(
     ni: &Ni,
     action: Action,
     (put, get): (Option<MdAddr>, Option<MdAddr>),
@@ -101,8 +101,8 @@ fn transfer(
     }
 }
 
-fn begin((ni, transfer): (Ni, Transfer)) -> Answer<()> {
-    done(ni.transfer(&transfer))
+fn start_transfer((ni, transfer): (Ni, Transfer)) -> Answer<()> {
+    to_answer(ni.transfer(&transfer))
 }
 
 exports! {
@@ -111,7 +111,7 @@ exports! {
         remote_offset: Size, user_ptr: usize, hdr_data: u64,
     ) {
         let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
-        begin(sending(Action::Put, (md, offset), length, ack(request)?, target)?)
+        start_transfer(put_transfer(Action::Put, (md, offset), length, parse_ack(request)?, target)?)
     }
 
     fn PtlGet(
@@ -119,7 +119,7 @@ exports! {
         remote_offset: Size, user_ptr: usize,
     ) {
         let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data: 0 };
-        begin(fetching(Action::Get, (md, offset), None, length, target)?)
+        start_transfer(get_transfer(Action::Get, (md, offset), None, length, target)?)
     }
 
     fn PtlAtomic(
@@ -127,8 +127,8 @@ exports! {
         remote_offset: Size, user_ptr: usize, hdr_data: u64, operation: u8, datatype: u8,
     ) {
         let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
-        let (op, datatype) = atomic(operation, datatype)?;
-        begin(sending(Action::Atomic(op, datatype), (md, offset), length, ack(request)?, target)?)
+        let (op, datatype) = parse_atomic(operation, datatype)?;
+        start_transfer(put_transfer(Action::Atomic(op, datatype), (md, offset), length, parse_ack(request)?, target)?)
     }
 
     fn PtlFetchAtomic(
@@ -137,9 +137,9 @@ exports! {
         datatype: u8,
     ) {
         let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
-        let (op, datatype) = atomic(operation, datatype)?;
+        let (op, datatype) = parse_atomic(operation, datatype)?;
         let put = Some((put_md, put_offset));
-        begin(fetching(Action::FetchAtomic(op, datatype), (get_md, get_offset), put, length, target)?)
+        start_transfer(get_transfer(Action::FetchAtomic(op, datatype), (get_md, get_offset), put, length, target)?)
     }
 
     fn PtlSwap(
@@ -148,8 +148,8 @@ exports! {
         operation: u8, datatype: u8,
     ) {
         let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
-        let action = swap(operation, datatype, operand)?;
+        let action = swap_action(operation, datatype, operand)?;
         let put = Some((put_md, put_offset));
-        begin(fetching(action, (get_md, get_offset), put, length, target)?)
+        start_transfer(get_transfer(action, (get_md, get_offset), put, length, target)?)
     }
 }

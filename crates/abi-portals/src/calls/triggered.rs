@@ -4,21 +4,21 @@
 use ffi::Bytes;
 use portals::{Action, CtHandle, Ni, Transfer};
 
-use super::transfer::{TransferTarget, ack, atomic, fetching, sending, swap};
-use super::{done, object};
+use super::transfer::{TransferTarget, get_transfer, parse_ack, parse_atomic, put_transfer, swap_action};
+use super::{resolve, to_answer};
 use crate::answer::{Answer, Code};
 use crate::export::exports;
 use crate::handle;
 use crate::types::{Handle, PtlCtEvent, PtlProcess, Size};
 
-fn trigger((ni, transfer): (Ni, Transfer), ct: Handle, threshold: Size) -> Answer<()> {
-    let ct = counter(&ni, ct)?;
-    done(ni.with_engine(|engine| engine.trigger(ct, threshold, &transfer)))
+fn add_triggered((ni, transfer): (Ni, Transfer), ct: Handle, threshold: Size) -> Answer<()> {
+    let ct = resolve_counter(&ni, ct)?;
+    to_answer(ni.with_engine(|engine| engine.trigger(ct, threshold, &transfer)))
 }
 
 /// A counter of the same interface.
-fn counter(ni: &Ni, ct: Handle) -> Answer<CtHandle> {
-    let (number, ct) = handle::object(ct)?;
+fn resolve_counter(ni: &Ni, ct: Handle) -> Answer<CtHandle> {
+    let (number, ct) = handle::decode(ct)?;
     if number == ni.kind().number() { Ok(ct) } else { Err(Code::ArgInvalid) }
 }
 
@@ -28,7 +28,7 @@ exports! {
         remote_offset: Size, user_ptr: usize, hdr_data: u64, ct: Handle, threshold: Size,
     ) {
         let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
-        trigger(sending(Action::Put, (md, offset), length, ack(request)?, target)?, ct, threshold)
+        add_triggered(put_transfer(Action::Put, (md, offset), length, parse_ack(request)?, target)?, ct, threshold)
     }
 
     fn PtlTriggeredGet(
@@ -36,7 +36,7 @@ exports! {
         remote_offset: Size, user_ptr: usize, ct: Handle, threshold: Size,
     ) {
         let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data: 0 };
-        trigger(fetching(Action::Get, (md, offset), None, length, target)?, ct, threshold)
+        add_triggered(get_transfer(Action::Get, (md, offset), None, length, target)?, ct, threshold)
     }
 
     fn PtlTriggeredAtomic(
@@ -45,9 +45,9 @@ exports! {
         threshold: Size,
     ) {
         let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
-        let (op, datatype) = atomic(operation, datatype)?;
+        let (op, datatype) = parse_atomic(operation, datatype)?;
         let action = Action::Atomic(op, datatype);
-        trigger(sending(action, (md, offset), length, ack(request)?, target)?, ct, threshold)
+        add_triggered(put_transfer(action, (md, offset), length, parse_ack(request)?, target)?, ct, threshold)
     }
 
     fn PtlTriggeredFetchAtomic(
@@ -56,9 +56,9 @@ exports! {
         datatype: u8, ct: Handle, threshold: Size,
     ) {
         let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
-        let (op, datatype) = atomic(operation, datatype)?;
+        let (op, datatype) = parse_atomic(operation, datatype)?;
         let (action, put) = (Action::FetchAtomic(op, datatype), Some((put_md, put_offset)));
-        trigger(fetching(action, (get_md, get_offset), put, length, target)?, ct, threshold)
+        add_triggered(get_transfer(action, (get_md, get_offset), put, length, target)?, ct, threshold)
     }
 
     fn PtlTriggeredSwap(
@@ -67,19 +67,19 @@ exports! {
         operation: u8, datatype: u8, ct: Handle, threshold: Size,
     ) {
         let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
-        let (action, put) = (swap(operation, datatype, operand)?, Some((put_md, put_offset)));
-        trigger(fetching(action, (get_md, get_offset), put, length, target)?, ct, threshold)
+        let (action, put) = (swap_action(operation, datatype, operand)?, Some((put_md, put_offset)));
+        add_triggered(get_transfer(action, (get_md, get_offset), put, length, target)?, ct, threshold)
     }
 
     fn PtlTriggeredCTInc(ct: Handle, by: PtlCtEvent, trigger: Handle, threshold: Size) {
-        let (ni, ct) = object::<CtHandle>(ct)?;
-        let trigger = counter(&ni, trigger)?;
-        done(ni.with_engine(|engine| engine.trigger_ct_inc(trigger, threshold, ct, by.count())))
+        let (ni, ct) = resolve::<CtHandle>(ct)?;
+        let trigger = resolve_counter(&ni, trigger)?;
+        to_answer(ni.with_engine(|engine| engine.trigger_ct_inc(trigger, threshold, ct, by.count())))
     }
 
     fn PtlTriggeredCTSet(ct: Handle, to: PtlCtEvent, trigger: Handle, threshold: Size) {
-        let (ni, ct) = object::<CtHandle>(ct)?;
-        let trigger = counter(&ni, trigger)?;
-        done(ni.with_engine(|engine| engine.trigger_ct_set(trigger, threshold, ct, to.count())))
+        let (ni, ct) = resolve::<CtHandle>(ct)?;
+        let trigger = resolve_counter(&ni, trigger)?;
+        to_answer(ni.with_engine(|engine| engine.trigger_ct_set(trigger, threshold, ct, to.count())))
     }
 }

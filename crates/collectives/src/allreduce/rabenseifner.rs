@@ -30,9 +30,9 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     }
     let (mut accumulator, fold) = (Accumulator::new(input, sum), Fold::new(task.size));
     if let Some(number) = halving::fold(&mut schedule, &mut accumulator, task.rank, task.size) {
-        let cuts = |part: usize| part_start(input.count, part, fold.power);
-        halving::scatter(&mut schedule, &mut accumulator, number, fold, &cuts);
-        halving::gather_all(&mut schedule, sum, number, fold, &cuts);
+        let cuts = |part: usize| part_start(input.count, part, fold.participants);
+        halving::reduce_scatter(&mut schedule, &mut accumulator, number, fold, &cuts);
+        halving::allgather(&mut schedule, sum, number, fold, &cuts);
     }
     halving::unfold(&mut schedule, sum, task.rank, task.size);
     schedule

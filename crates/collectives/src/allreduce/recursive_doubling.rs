@@ -24,7 +24,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     }
     let (mut accumulator, fold) = (Accumulator::new(input, sum), Fold::new(task.size));
     if let Some(number) = halving::fold(&mut schedule, &mut accumulator, task.rank, task.size) {
-        for distance in (0..fold.power.ilog2()).map(|round| 1 << round) {
+        for distance in (0..fold.participants.ilog2()).map(|round| 1 << round) {
             let (peer, from_lower_rank) = (fold.rank_of(number ^ distance), number & distance != 0);
             let sends = send(peer, accumulator.operand());
             let (receives, reduces) =

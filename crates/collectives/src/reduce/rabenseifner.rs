@@ -38,12 +38,12 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     let sum = if output { task.output.block(0) } else { schedule.scratch_like(input) };
     let mut accumulator = Accumulator::new(input, sum);
     if let Some(number) = halving::fold(&mut schedule, &mut accumulator, task.rank, task.size) {
-        let cuts = |part: usize| part_start(input.count, part, fold.power);
-        halving::scatter(&mut schedule, &mut accumulator, number, fold, &cuts);
-        let top_number = (0..fold.power).find(|&number| fold.rank_of(number) == top).unwrap_or(0);
+        let cuts = |part: usize| part_start(input.count, part, fold.participants);
+        halving::reduce_scatter(&mut schedule, &mut accumulator, number, fold, &cuts);
+        let top_number = (0..fold.participants).find(|&number| fold.rank_of(number) == top).unwrap_or(0);
         // Numbers are combined with the top's by exclusive or, so that the top's becomes 0.
         let mine = number ^ top_number;
-        for distance in (0..fold.power.ilog2()).map(|round| 1 << round) {
+        for distance in (0..fold.participants.ilog2()).map(|round| 1 << round) {
             if mine & (distance - 1) != 0 {
                 break;
             }

@@ -15,7 +15,7 @@ use crate::task::Task;
 pub(crate) fn cost(case: &Case) -> Cost {
     let (fold, folds, block) = (Fold::new(case.size), case.folds(), case.n() / case.ranks());
     // Number 0 keeps the most: the blocks of all ranks below the middle.
-    let kept: usize = (0..fold.power.ilog2()).map(|round| fold.first_rank(1 << round)).sum();
+    let kept: usize = (0..fold.participants.ilog2()).map(|round| fold.first_rank(1 << round)).sum();
     let reduced = kept as f64 * block + folds * case.n();
     Cost::with_reduction(case.log_down() + 2.0 * folds, reduced + folds * block, reduced)
 }
@@ -31,7 +31,9 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     let mut accumulator = Accumulator::new(input, sum);
     let block = |rank: usize| sum.elements(cuts[rank], cuts[rank + 1]);
     if let Some(number) = halving::fold(&mut schedule, &mut accumulator, task.rank, task.size) {
-        halving::scatter(&mut schedule, &mut accumulator, number, fold, &|part| cuts[fold.first_rank(part)]);
+        halving::reduce_scatter(&mut schedule, &mut accumulator, number, fold, &|part| {
+            cuts[fold.first_rank(part)]
+        });
     }
     match fold.role(task.rank) {
         FoldRole::Sender(to) => schedule.push_round([receive(to, output)]),

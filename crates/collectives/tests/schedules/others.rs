@@ -327,7 +327,7 @@ fn algorithms_are_found_by_name_and_refusals_give_reasons() {
         text.contains("  ring") && text.contains("not possible: the operator is not commutative"),
         "{text}"
     );
-    assert!(text.contains("4+0 messages, 400 B sent, 300 B reduced in turn"), "{text}");
+    assert!(text.contains("4+0 messages, 400 B sent, 300 B reduced"), "{text}");
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn the_table_shows_size_ranges_and_reasons() {
         assert_eq!(at(pair[1].from), pair[1].algorithm.name);
     }
     assert!(
-        size_ranges[0].reason.starts_with("saves 4 messages in turn against rabenseifner (8.0"),
+        size_ranges[0].reason.starts_with("saves 4 sequential messages against rabenseifner (8.0"),
         "{size_ranges:?}"
     );
     let text = table(16, COSTS, 1 << 24);

@@ -298,7 +298,7 @@ impl Comm {
     }
 
     /// Copies the error handler, the hints and the attributes of this communicator to a duplicate.
-    pub(crate) fn inherit(&self, to: &Self, info: Option<Info>) -> Result<()> {
+    pub(crate) fn copy_properties_to(&self, to: &Self, info: Option<Info>) -> Result<()> {
         let (errhandler, own, attributes) = {
             let properties = self.0.properties.lock(self.core().host());
             (properties.errhandler.clone(), properties.info.clone(), properties.attributes.all())

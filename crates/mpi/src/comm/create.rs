@@ -102,7 +102,7 @@ impl Comm {
     fn dup_with(&self, info: Option<Info>) -> Result<Self> {
         let context = self.agree_context()?;
         let copy = self.copy(Some(context))?;
-        self.inherit(&copy, info)?;
+        self.copy_properties_to(&copy, info)?;
         Ok(copy)
     }
 

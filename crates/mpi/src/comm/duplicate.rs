@@ -110,7 +110,7 @@ impl Comm {
     /// As [`Comm::dup`].
     pub fn idup(&self, info: Option<Info>) -> Result<(Self, Request)> {
         let copy = self.copy(None)?;
-        self.inherit(&copy, info)?;
+        self.copy_properties_to(&copy, info)?;
         let side = if self.is_inter() { Plane::LocalGroup } else { Plane::Collective };
         let tag = self.next_nonblocking_tag();
         let match_key = MatchKey { context: self.context(side)?, tag };

@@ -14,7 +14,8 @@ use crate::p2p::matching::MatchCriteria;
 use crate::p2p::operation::{Receive, SourceRanks};
 use crate::p2p::wire::MatchKey;
 use crate::req::partitioned::{
-    PARTITION_INFO_LEN, PartitionInfo, PartitionedReceive, PartitionedSend, Parts, ReceiveProgress,
+    PARTITION_INFO_LEN, PartitionInfo, PartitionedReceive, PartitionedRequest, PartitionedSend,
+    ReceiveProgress,
 };
 use crate::req::request::{Request, RequestId, Requests};
 use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL, Status};
@@ -422,7 +423,7 @@ impl Comm {
         })?;
         let context = self.context(Plane::PartitionedData)?;
         let sending = Arc::new(PartitionedSend { to, context, buffer, announced, state: Lock::default() });
-        let (core, parts) = (self.core().clone(), Parts::Send(sending.clone()));
+        let (core, parts) = (self.core().clone(), PartitionedRequest::Send(sending.clone()));
         Ok(Request::partitioned(self, Arc::new(move || Ok(core.with(|engine| sending.start(engine)))), parts))
     }
 
@@ -450,7 +451,7 @@ impl Comm {
         let (context, state) =
             (self.context(Plane::PartitionedData)?, Lock::new(ReceiveProgress::new(key, into)));
         let receiving = Arc::new(PartitionedReceive { from, tag, sources, context, buffer, parts, state });
-        let (core, parts) = (self.core().clone(), Parts::Receive(receiving.clone()));
+        let (core, parts) = (self.core().clone(), PartitionedRequest::Receive(receiving.clone()));
         Ok(Request::partitioned(
             self,
             Arc::new(move || Ok(core.with(|engine| receiving.start(engine)))),
@@ -460,7 +461,11 @@ impl Comm {
 
     /// A partitioned request to or from `MPI_PROC_NULL`.
     fn null_partitioned(&self) -> Request {
-        Request::partitioned(self, Arc::new(|| Ok(Started::Completed(Status::from_proc_null()))), Parts::Null)
+        Request::partitioned(
+            self,
+            Arc::new(|| Ok(Started::Completed(Status::from_proc_null()))),
+            PartitionedRequest::Null,
+        )
     }
 }
 

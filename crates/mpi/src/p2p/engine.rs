@@ -92,7 +92,7 @@ impl Engine {
         let compared = self.matching.take_comparisons();
         if compared > 0 {
             self.compared += compared;
-            self.host.charge_step(Step::TagCriteria, compared);
+            self.host.charge_step(Step::Match, compared);
         }
     }
 

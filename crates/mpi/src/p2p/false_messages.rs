@@ -18,7 +18,7 @@ use crate::peers::nic::Port;
 use crate::process::{Config, Process};
 
 const LEN: usize = 1 << 20;
-const LABEL: MatchKey = MatchKey { context: 77, tag: 1 };
+const MATCH_KEY: MatchKey = MatchKey { context: 77, tag: 1 };
 /// The number of pieces of a message of this length.
 const PIECES: u32 = 8;
 
@@ -74,7 +74,7 @@ fn begin_send(process: &Process, buffer: &Buffer) -> SlotKey {
 
 fn begin_send_to(to: u32, process: &Process, buffer: &Buffer) -> SlotKey {
     process.core().with(|engine| {
-        let started = engine.send(to, LABEL, buffer, Mode::Standard).expect("reached");
+        let started = engine.send(to, MATCH_KEY, buffer, Mode::Standard).expect("reached");
         engine.key_of(started)
     })
 }
@@ -85,7 +85,7 @@ fn begin_receive(process: &Process, buffer: &Buffer) -> SlotKey {
 }
 
 fn begin_receive_from(from: u32, process: &Process, buffer: &Buffer) -> SlotKey {
-    let wanted = MatchCriteria { context: LABEL.context, source: Some(from), tag: Some(LABEL.tag) };
+    let wanted = MatchCriteria { context: MATCH_KEY.context, source: Some(from), tag: Some(MATCH_KEY.tag) };
     let receive = Receive { wanted, buffer: buffer.clone(), sources: SourceRanks::One(from as i32) };
     process.core().with(|engine| {
         let started = engine.receive(receive);
@@ -116,7 +116,7 @@ fn receive_waits_for_its_own_pieces() {
             Buffer::from_bytes(&data()).expect("memory"),
             Buffer::from_bytes(&vec![0; LEN]).expect("memory"),
         );
-        let wanted = MatchCriteria { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
+        let wanted = MatchCriteria { context: MATCH_KEY.context, source: Some(1), tag: Some(MATCH_KEY.tag) };
         let receive = Receive { wanted, buffer: got.clone(), sources: SourceRanks::One(1) };
         let receiving = both[0].core().with(|engine| {
             let started = engine.receive(receive);
@@ -164,9 +164,9 @@ fn send_waits_for_its_own_pieces() {
     both[0].progress();
     assert!(!is_complete(&both[0], sending), "with its pieces under way");
     (0..4).for_each(|_| both[0].progress());
-    let said = take_all_stored(&both[1]);
-    let [Message::Rts { .. }, Message::ShmFin { key: 5, pieces: PIECES }] = said[..] else {
-        panic!("the sender has said {said:?}");
+    let messages = take_all_stored(&both[1]);
+    let [Message::Rts { .. }, Message::ShmFin { key: 5, pieces: PIECES }] = messages[..] else {
+        panic!("the sender has sent {messages:?}");
     };
     assert!(got.to_vec() == data());
     send_messages(&both[1], &[done]);
@@ -178,33 +178,33 @@ fn send_waits_for_its_own_pieces() {
 #[test]
 fn false_fragments_and_cts_are_ignored() {
     let both = job_on::<2>("iwarp");
-    let say_with = |message, bytes: &[u8]| {
+    let message_with_payload = |message, bytes: &[u8]| {
         let payload = Payload::Own(bytes.to_vec());
         both[1].core().with(|engine| engine.transport.send(0, message, payload, None)).expect("reached");
     };
     let heard = |what: &str| {
         let flush = Buffer::from_bytes(&[0; 20]).expect("memory");
         let receiving = begin_receive(&both[0], &flush);
-        say_with(Message::Eager { match_key: LABEL, answer: None }, b"that is all of it ok");
+        message_with_payload(Message::Eager { match_key: MATCH_KEY, answer: None }, b"that is all of it ok");
         progress_until(&both, || is_complete(&both[0], receiving));
         assert_eq!(flush.to_vec(), b"that is all of it ok", "{what}");
     };
     let got = Buffer::from_bytes(&[0; 8]).expect("memory");
     let receiving = begin_receive(&both[0], &got);
     let at = RemoteMemory { addr: 0, rkey: 0, length: 8 };
-    send_messages(&both[1], &[Message::Rts { match_key: LABEL, id: 9, at, frag_bytes: 8, put: false }]);
-    say_with(Message::Frag { id: 9 }, &[1; 16]);
-    say_with(Message::Frag { id: 10 }, &[1; 8]);
+    send_messages(&both[1], &[Message::Rts { match_key: MATCH_KEY, id: 9, at, frag_bytes: 8, put: false }]);
+    message_with_payload(Message::Frag { id: 9 }, &[1; 16]);
+    message_with_payload(Message::Frag { id: 10 }, &[1; 8]);
     heard("wrong parts");
     assert!(!is_complete(&both[0], receiving), "its part has not come");
-    say_with(Message::Frag { id: 9 }, b"the part");
+    message_with_payload(Message::Frag { id: 9 }, b"the part");
     progress_until(&both, || is_complete(&both[0], receiving));
     assert_eq!(got.to_vec(), b"the part");
 
     let (sent, got) =
         (Buffer::from_bytes(&data()).expect("memory"), Buffer::from_bytes(&vec![0; LEN]).expect("memory"));
     let started = |engine: &mut crate::p2p::engine::Engine| {
-        let started = engine.start_send(1, LABEL, &sent, (Mode::Standard, true)).expect("reached");
+        let started = engine.start_send(1, MATCH_KEY, &sent, (Mode::Standard, true)).expect("reached");
         engine.key_of(started)
     };
     let sending = both[0].core().with(started);
@@ -219,7 +219,7 @@ fn false_fragments_and_cts_are_ignored() {
         ],
     );
     heard("wrong places");
-    assert!(!is_complete(&both[0], sending), "nobody has said where to write");
+    assert!(!is_complete(&both[0], sending), "the destination is not known yet");
     let receiving = begin_receive(&both[1], &got);
     progress_until(&both, || is_complete(&both[0], sending) && is_complete(&both[1], receiving));
     assert!(got.to_vec() == data());
@@ -243,7 +243,7 @@ fn false_cancel_messages_are_ignored() {
         .for_each(|id| tell(Message::CancelRsp { id }));
     [others.number(), u64::MAX].into_iter().for_each(|id| tell(Message::CancelReq { id }));
     (0..4).for_each(|_| all.iter().for_each(Process::progress));
-    assert!(!is_complete(&all[0], sending), "nobody has cancelled it");
+    assert!(!is_complete(&all[0], sending), "it is not cancelled");
     let receiving = [begin_receive_from(0, &all[1], &got), begin_receive_from(2, &all[0], &got)];
     progress_until(&all, || is_complete(&all[1], receiving[0]) && is_complete(&all[0], receiving[1]));
     progress_until(&all, || is_complete(&all[0], sending) && is_complete(&all[2], others));
@@ -265,18 +265,18 @@ fn receiver_that_also_sends_invites_no_copies() {
             begin_send(&both[0], &sent);
         }
         begin_send(&both[1], &sent);
-        let wanted = MatchCriteria { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
+        let wanted = MatchCriteria { context: MATCH_KEY.context, source: Some(1), tag: Some(MATCH_KEY.tag) };
         both[0]
             .core()
             .with(|engine| engine.receive(Receive { wanted, buffer: got, sources: SourceRanks::One(1) }));
         (0..4).for_each(|_| both[0].progress());
-        let said = take_all_stored(&both[1]);
-        let expected = match said[..] {
+        let messages = take_all_stored(&both[1]);
+        let expected = match messages[..] {
             [Message::Rts { .. }, Message::Fin { ok: true, .. }] => sends,
             [Message::ShmCts { .. }, Message::Fin { ok: true, .. }] => !sends,
             _ => false,
         };
-        assert!(expected, "a receiver has said {said:?}");
+        assert!(expected, "a receiver has sent {messages:?}");
     }
 }
 
@@ -292,16 +292,16 @@ fn both_sides_copy_each_of_many_messages() {
     for sent in &sent {
         begin_send(&both[1], sent);
     }
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for _ in 0..2 * MANY {
         both[0].progress();
-        said.extend(take_all_stored(&both[1]));
+        messages.extend(take_all_stored(&both[1]));
     }
     assert!(
         receiving.iter().all(|key| is_complete(&both[0], *key))
             && got.iter().all(|got| got.to_vec() == data())
     );
-    let invited = said.iter().filter(|message| matches!(message, Message::ShmCts { .. })).count();
+    let invited = messages.iter().filter(|message| matches!(message, Message::ShmCts { .. })).count();
     assert_eq!(invited, MANY);
 }
 
@@ -328,7 +328,7 @@ fn messages_of_others_pass_those_of_a_lost_process() {
     receiver.progress();
     let sender = all[2].take().expect("there");
     let is_share = |message: &Message| matches!(message, Message::ShmCts { .. });
-    let invited = |said: Vec<Message>| said.iter().filter(|message| is_share(message)).count();
+    let invited = |messages: Vec<Message>| messages.iter().filter(|message| is_share(message)).count();
     let at_once = invited(take_all_stored(&sender));
     assert!(at_once > 0 && at_once < MANY, "{at_once} of the messages behind the other's");
     all[1] = None;
@@ -361,7 +361,7 @@ fn ended(process: &Process, key: SlotKey) -> (Class, String) {
 fn leaving_needs_no_room_at_the_peer() {
     for device in ["shm", "iwarp"] {
         let both = job_on::<2>(device);
-        let message = Message::Eager { match_key: LABEL, answer: None };
+        let message = Message::Eager { match_key: MATCH_KEY, answer: None };
         let mut sent = 0;
         let send = |engine: &mut crate::p2p::engine::Engine| {
             engine.transport.send_now(0, &message, &Payload::Own(vec![5; 8])).expect("reached")
@@ -390,7 +390,7 @@ fn messages_after_leave_are_ignored() {
         let both = job_on::<2>(device);
         let got = Buffer::from_bytes(&[0; 8]).expect("memory");
         let receiving = begin_receive(&both[0], &got);
-        let eager = Message::Eager { match_key: LABEL, answer: None };
+        let eager = Message::Eager { match_key: MATCH_KEY, answer: None };
         send_messages(&both[1], &[Message::Leave, Message::Leave, eager, Message::Fin { id: 1, ok: true }]);
         progress_until(&both, || is_complete(&both[0], receiving));
         (0..100).for_each(|_| both.iter().for_each(Process::progress));
@@ -417,7 +417,7 @@ fn take_stored(process: &Process) -> Option<Vec<u8>> {
 
 fn store(process: &Process, bytes: Vec<u8>) {
     let to = 1 - process.world().rank() as u32;
-    let message = Message::Eager { match_key: LABEL, answer: None };
+    let message = Message::Eager { match_key: MATCH_KEY, answer: None };
     process
         .core()
         .with(|engine| engine.transport.send(to, message, Payload::Own(bytes), None))

@@ -17,7 +17,7 @@ use verbs::{Buf, Data, Qp, QpState, RemoteAddr, SendFlags, SendOp, Sge};
 use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
 use crate::p2p::matching::TagCriteria;
-use crate::p2p::proto::{Proto, ProtocolLimits, Protocols, ShortPath, Traits};
+use crate::p2p::proto::{EndpointTraits, Proto, ProtocolLimits, Protocols, ShortPath};
 use crate::p2p::shm_copy::{ClaimWords, Copying, SharedMessage};
 use crate::p2p::wire::{
     HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, MatchKey, Message, is_eager, line_message, parse_eager,
@@ -273,7 +273,7 @@ impl Connection {
         let rings = fast.is_some() && nic.device.attr().write_notify;
         // This table is replaced when the connection opens.
         let (room, zcopy) = (nic.slot_payload_to(process), nic.zcopy());
-        let before = Traits { short: ShortPath::Sent, room, zcopy, both: false };
+        let before = EndpointTraits { short: ShortPath::Sent, room, zcopy, both: false };
         Ok(Self {
             process,
             port,
@@ -349,7 +349,7 @@ impl Connection {
             (None, Some(_)) => ShortPath::Written,
             (None, None) => ShortPath::Sent,
         };
-        let traits = Traits { short, room: self.payload_max(), zcopy: self.zcopy, both };
+        let traits = EndpointTraits { short, room: self.payload_max(), zcopy: self.zcopy, both };
         self.protocols = Protocols::new(traits, chosen);
     }
 

@@ -19,7 +19,7 @@ use crate::dpm::remote_jobs::{Identity, RemoteJobs};
 use crate::error::{Class, Error, Result};
 use crate::memory::Piece;
 use crate::p2p::matching::TagCriteria;
-use crate::p2p::proto::{Conditions, Proto, ProtocolLimits, Protocols, ShortPath, Traits};
+use crate::p2p::proto::{Conditions, EndpointTraits, Proto, ProtocolLimits, Protocols, ShortPath};
 use crate::p2p::shm_copy::{Copying, SharedMessage};
 use crate::p2p::wire::{CROSSED, LEFT, MatchKey, Message, NOT_YET, RemoteMemory, STRANGER};
 use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
@@ -405,7 +405,7 @@ impl Transport {
         let port = self.port_of(to)?;
         let nic = &self.nics[port];
         let (short, room, zcopy) = (ShortPath::Sent, nic.slot_payload_to(to), nic.zcopy());
-        Ok(Protocols::new(Traits { short, room, zcopy, both: false }, &self.chosen))
+        Ok(Protocols::new(EndpointTraits { short, room, zcopy, both: false }, &self.chosen))
     }
 
     /// Sets size limits of protocols, for existing and future connections.

@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(epochs.unlock_all(), BTreeMap::from([(5, 1)]));
         assert_eq!(class(epochs.check_unlock_all()), Class::RMA_SYNC);
         epochs.lock_all(false).expect("free again");
-        assert_eq!(epochs.check_operation(5), Ok(BeforeOp::Nothing), "nobody checks");
+        assert_eq!(epochs.check_operation(5), Ok(BeforeOp::Nothing), "no check is needed");
     }
 
     #[test]
@@ -414,7 +414,7 @@ mod tests {
         for is_passive in [false, true, true, false, false] {
             epochs = Epochs::default();
             if is_passive {
-                epochs.lock_all(true).expect("nothing has begun");
+                epochs.lock_all(true).expect("no epoch is open");
             }
             number.advance(&epochs);
             assert!(!number.is_granted(&grant), "granted in the epoch before");

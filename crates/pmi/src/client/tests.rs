@@ -35,7 +35,7 @@ fn joined(subversion: u32) -> Client {
     let mut client = Client::new(Join::Descriptor { rank: 0, size: 2 }).expect("a rank of two");
     for (command, answer) in &HYDRA {
         let answer = answer.replace("subversion=2", &format!("subversion={subversion}"));
-        exchange(&mut client, command, &answer).expect("a good answer");
+        exchange(&mut client, command, &answer).expect("a valid answer");
     }
     assert_eq!((client.poll_event(), client.poll_event()), (Some(Event::Joined), None));
     client
@@ -43,8 +43,8 @@ fn joined(subversion: u32) -> Client {
 
 /// Sends a request, passes the answer, and returns the event.
 fn ask(client: &mut Client, request: &Request<'_>, command: &str, answer: &str) -> Event {
-    client.request(request).expect("it can be asked for");
-    exchange(client, command, answer).expect("a good answer");
+    client.request(request).expect("a valid request");
+    exchange(client, command, answer).expect("a valid answer");
     client.poll_event().expect("an event")
 }
 
@@ -79,7 +79,7 @@ fn joining_under_gforker_with_fewer_attributes() {
             "cmd=get_result rc=-1 msg=key_kvs_7_0_not_found value=unknown\n",
         ),
     ] {
-        exchange(&mut client, command, answer).expect("a good answer");
+        exchange(&mut client, command, answer).expect("a valid answer");
     }
     let job = client.job().expect("joined");
     assert_eq!((job.version, job.universe_size, job.nodes.as_ref()), ((1, 1), Some(8), None));
@@ -97,7 +97,7 @@ fn arguments_are_encoded_for_servers_that_decode() {
         let mut client = Client::new(Join::Descriptor { rank: 0, size: 2 }).expect("a rank of two");
         for (step, (command, answer)) in HYDRA.iter().enumerate() {
             let answer = if step == 1 { limits } else { answer };
-            exchange(&mut client, command, answer).expect("a good answer");
+            exchange(&mut client, command, answer).expect("a valid answer");
         }
         while client.poll_event().is_some() {}
         assert_eq!(client.request(&Request::Spawn(&spawn)).is_ok(), is_sent, "{limits}");
@@ -111,9 +111,9 @@ fn joining_by_a_port() {
     let mut client = Client::new(Join::Port { id: 1 }).expect("a rank");
     let answer =
         "cmd=initack rc=0 rank=1 size=2 appnum=0 debug=0\ncmd=set size=2\ncmd=set rank=1\ncmd=set debug=0\n";
-    exchange(&mut client, "cmd=initack pmiid=1\n", answer).expect("a good answer");
+    exchange(&mut client, "cmd=initack pmiid=1\n", answer).expect("a valid answer");
     for (command, answer) in &HYDRA {
-        exchange(&mut client, command, answer).expect("a good answer");
+        exchange(&mut client, command, answer).expect("a valid answer");
     }
     assert_eq!(client.job().map(|job| (job.rank, job.size)), Some((1, 2)));
 }
@@ -130,7 +130,7 @@ fn joining_by_a_port_needs_the_job_size() {
 fn joined_2() -> Client {
     let mut client = Client::new(Join::Pmi2 { rank: 1, size: 2 }).expect("a rank of two");
     let first = "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n";
-    exchange(&mut client, "cmd=init pmi_version=2 pmi_subversion=0\n", first).expect("a good answer");
+    exchange(&mut client, "cmd=init pmi_version=2 pmi_subversion=0\n", first).expect("a valid answer");
     for (command, answer) in [
         (
             "cmd=fullinit;pmirank=1;threaded=FALSE;",
@@ -143,7 +143,7 @@ fn joined_2() -> Client {
         ),
         ("cmd=info-getjobattr;key=universeSize;", "cmd=info-getjobattr-response;rc=0;found=FALSE;"),
     ] {
-        exchange(&mut client, &packet(command), &packet(answer)).expect("a good answer");
+        exchange(&mut client, &packet(command), &packet(answer)).expect("a valid answer");
     }
     assert_eq!(client.poll_event(), Some(Event::Joined));
     client
@@ -284,7 +284,7 @@ fn aborting_needs_no_answer() {
         (joined(1), "cmd=abort exitcode=7 message=out_of_luck\n".to_owned()),
         (joined_2(), packet("cmd=abort;isworld=TRUE;msg=out of luck;")),
     ] {
-        client.request(&Request::Fence).expect("it can be asked for");
+        client.request(&Request::Fence).expect("a valid request");
         client.sent(usize::MAX);
         client.request(&abort).expect("at any time");
         assert_eq!(String::from_utf8_lossy(client.transmit()), command);
@@ -391,7 +391,7 @@ fn wrong_answers_while_joining() {
         let at_step = || {
             let mut client = Client::new(Join::Descriptor { rank: 0, size: 2 }).expect("a rank of two");
             for (command, answer) in &HYDRA[..step] {
-                exchange(&mut client, command, answer).expect("a good answer");
+                exchange(&mut client, command, answer).expect("a valid answer");
             }
             client
         };
@@ -467,7 +467,7 @@ fn names_of_jobs_have_a_limit() {
     {
         let mut client = Client::new(Join::Descriptor { rank: 0, size: 2 }).expect("a rank of two");
         for (command, answer) in &HYDRA[..2] {
-            exchange(&mut client, command, answer).expect("a good answer");
+            exchange(&mut client, command, answer).expect("a valid answer");
         }
         let answer = format!("cmd=my_kvsname kvsname={}\n", "k".repeat(len));
         assert_eq!(exchange(&mut client, HYDRA[2].0, &answer), expected);
@@ -482,7 +482,7 @@ fn unexpected_answers_are_failures() {
         assert_eq!(client.request(&Request::Fence), Err(RequestError::Closed));
     }
     let mut client = joined(2);
-    client.request(&Request::Fence).expect("it can be asked for");
+    client.request(&Request::Fence).expect("a valid request");
     let failure = Failure::Unexpected { got: "put_result".into(), expected: Some("barrier_out") };
     assert_eq!(client.handle_bytes(b"cmd=put_result rc=0\n"), Err(failure));
 }

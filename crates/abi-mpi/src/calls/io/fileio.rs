@@ -5,7 +5,7 @@ use ffi::Out;
 use mpi::Position;
 
 use crate::answer::{Answer, ErrhandlerOwner};
-use crate::calls::p2p::request::{answer_status, new_request};
+use crate::calls::p2p::request::{new_request, store_status};
 use crate::memory::buffer;
 use crate::objects::get;
 use crate::types::{self, Address, File, Number, Status};
@@ -23,7 +23,7 @@ macro_rules! waits {
                 status: Out<Status>,
             ) -> Answer {
                 let found = get(fh, "fh")?.$call(&buffer(buf, count, datatype)?, $place)?;
-                answer_status(found, status, ErrhandlerOwner::File(fh))
+                store_status(found, status, ErrhandlerOwner::File(fh))
             }
         )*
     };
@@ -96,7 +96,7 @@ macro_rules! halves {
             }
 
             pub(crate) fn $end(fh: File, _buf: Address, status: Out<Status>) -> Answer {
-                answer_status(get(fh, "fh")?.$ends($kind)?, status, ErrhandlerOwner::File(fh))
+                store_status(get(fh, "fh")?.$ends($kind)?, status, ErrhandlerOwner::File(fh))
             }
         )*
     };

@@ -3,7 +3,7 @@
 use ffi::Out;
 use mpi::{Mode, PeerTag, RequestId};
 
-use super::request::{answer_status, new_request, put_received, put_request};
+use super::request::{new_request, put_received, put_request, store_status};
 use crate::answer::{Answer, ErrhandlerOwner};
 use crate::memory::{RECEIVE, SEND, buffer, named_buffer, piece};
 use crate::objects::{get, try_with_comm};
@@ -101,7 +101,7 @@ pub(crate) fn recv<N: Number>(
     }
     let object = get(comm, "comm")?;
     let found = object.receive(buffer(buf, count, datatype)?, from)?;
-    answer_status(found, status, ErrhandlerOwner::Comm(comm))
+    store_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
 /// MPI 5.0, section 3.7.2.
@@ -160,7 +160,7 @@ pub(crate) fn sendrecv<N: Number>(
     let send = named_buffer(SEND, sendbuf, sendcount, sendtype)?;
     let receive = named_buffer(RECEIVE, recvbuf, recvcount, recvtype)?;
     let (to, from) = (PeerTag { rank: dest, tag: sendtag }, PeerTag { rank: source, tag: recvtag });
-    answer_status(object.sendrecv(&send, to, receive, from)?, status, ErrhandlerOwner::Comm(comm))
+    store_status(object.sendrecv(&send, to, receive, from)?, status, ErrhandlerOwner::Comm(comm))
 }
 
 /// MPI 5.0, section 3.7.2.
@@ -202,7 +202,7 @@ pub(crate) fn sendrecv_replace<N: Number>(
     let object = get(comm, "comm")?;
     let (to, from) = (PeerTag { rank: dest, tag: sendtag }, PeerTag { rank: source, tag: recvtag });
     let found = object.sendrecv_replace(buffer(buf, count, datatype)?, to, from)?;
-    answer_status(found, status, ErrhandlerOwner::Comm(comm))
+    store_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
 /// MPI 5.0, section 3.7.2.

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use ffi::{Out, lock};
 use mpi::{Message, PeerTag};
 
-use super::request::{answer_status, new_request};
+use super::request::{new_request, store_status};
 use crate::answer::{Answer, ErrhandlerOwner, Fault};
 use crate::constants as c;
 use crate::memory::buffer;
@@ -16,14 +16,14 @@ use crate::types::{self, Address, Comm, Handle, Number, Status, kind};
 /// MPI 5.0, section 3.8.1.
 pub(crate) fn probe(source: i32, tag: i32, comm: Comm, status: Out<Status>) -> Answer {
     let found = get(comm, "comm")?.probe(PeerTag { rank: source, tag })?;
-    answer_status(found, status, ErrhandlerOwner::Comm(comm))
+    store_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
 /// MPI 5.0, section 3.8.1.
 pub(crate) fn iprobe(source: i32, tag: i32, comm: Comm, flag: Out<i32>, status: Out<Status>) -> Answer {
     let found = get(comm, "comm")?.iprobe(PeerTag { rank: source, tag })?;
     flag.set(found.is_some().into());
-    found.map_or(Ok(()), |found| answer_status(found, status, ErrhandlerOwner::Comm(comm)))
+    found.map_or(Ok(()), |found| store_status(found, status, ErrhandlerOwner::Comm(comm)))
 }
 
 fn new_message(message: Message) -> Answer<types::Message> {
@@ -43,7 +43,7 @@ pub(crate) fn mprobe(
 ) -> Answer {
     let (matched, found) = get(comm, "comm")?.mprobe(PeerTag { rank: source, tag })?;
     message.set(new_message(matched)?);
-    answer_status(found, status, ErrhandlerOwner::Comm(comm))
+    store_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
 /// MPI 5.0, section 3.8.2.
@@ -59,7 +59,7 @@ pub(crate) fn improbe(
     flag.set(found.is_some().into());
     let Some((matched, found)) = found else { return Ok(()) };
     message.set(new_message(matched)?);
-    answer_status(found, status, ErrhandlerOwner::Comm(comm))
+    store_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
 /// Removes the message of a handle, and sets the handle to `MPI_MESSAGE_NULL`.
@@ -92,7 +92,7 @@ pub(crate) fn mrecv<N: Number>(
     let buffer = buffer(buf, count, datatype)?;
     let message = take_message(message)?;
     let owner = owner_of(&message);
-    answer_status(message.receive(buffer), status, owner)
+    store_status(message.receive(buffer), status, owner)
 }
 
 /// MPI 5.0, section 3.8.3.

@@ -89,7 +89,7 @@ pub(crate) fn put_status(found: &mpi::Status, place: Out<Status>) {
 
 /// Stores the status of one operation, and returns its error.
 #[inline]
-pub(crate) fn answer_status(found: mpi::Status, place: Out<Status>, owner: ErrhandlerOwner) -> Answer {
+pub(crate) fn store_status(found: mpi::Status, place: Out<Status>, owner: ErrhandlerOwner) -> Answer {
     put_status(&found, place);
     match &found.error {
         None => Ok(()),
@@ -162,7 +162,7 @@ fn request_ids_of_out(count: i32, array: Out<types::Request>) -> Answer<Vec<Requ
 
 /// Stores the statuses of several operations. If one failed, each status has its own error, and the call returns
 /// `MPI_ERR_IN_STATUS`.
-fn answer_statuses(found: &[CompletedRequest], place: impl Fn(usize) -> Out<Status>) -> Answer {
+fn store_statuses(found: &[CompletedRequest], place: impl Fn(usize) -> Out<Status>) -> Answer {
     let failed = found.iter().find_map(|completed| Some((completed.comm, completed.status.error.as_ref()?)));
     for (nth, CompletedRequest { status, .. }) in found.iter().enumerate() {
         if failed.is_some() {
@@ -181,17 +181,13 @@ fn answer_statuses(found: &[CompletedRequest], place: impl Fn(usize) -> Out<Stat
 }
 
 /// Returns the statuses of all completed operations of an array.
-fn answer_all(
-    completed: &[CompletedRequest],
-    requests: Out<types::Request>,
-    statuses: Out<Status>,
-) -> Answer {
+fn store_all(completed: &[CompletedRequest], requests: Out<types::Request>, statuses: Out<Status>) -> Answer {
     for (at, completed) in completed.iter().enumerate() {
         if !completed.is_persistent {
             requests.element(at).set(NULL);
         }
     }
-    answer_statuses(completed, |at| statuses.element(at))
+    store_statuses(completed, |at| statuses.element(at))
 }
 
 /// MPI 5.0, section 3.7.5.
@@ -210,7 +206,7 @@ pub(crate) fn waitall(count: i32, requests: Out<types::Request>, statuses: Out<S
     }
     let completed =
         process.requests().wait_all(&request_ids_of_out(count, requests)?).map_err(argument_error(ARRAY))?;
-    answer_all(&completed, requests, statuses)
+    store_all(&completed, requests, statuses)
 }
 
 /// MPI 5.0, section 3.7.5.
@@ -224,11 +220,11 @@ pub(crate) fn testall(
     let completed =
         process.requests().test_all(&request_ids_of_out(count, requests)?).map_err(argument_error(ARRAY))?;
     flag.set(completed.is_some().into());
-    completed.map_or(Ok(()), |completed| answer_all(&completed, requests, statuses))
+    completed.map_or(Ok(()), |completed| store_all(&completed, requests, statuses))
 }
 
 /// Returns the index and status of a completed request; the index is `MPI_UNDEFINED` if none is active.
-fn answer_any(
+fn store_any(
     found: Option<(usize, CompletedRequest)>,
     requests: Out<types::Request>,
     indx: Out<i32>,
@@ -253,7 +249,7 @@ pub(crate) fn waitany(
     let process = state::process()?;
     let found =
         process.requests().wait_any(&request_ids_of_out(count, requests)?).map_err(argument_error(ARRAY))?;
-    answer_any(found, requests, indx, status)
+    store_any(found, requests, indx, status)
 }
 
 /// MPI 5.0, section 3.7.5.
@@ -273,13 +269,13 @@ pub(crate) fn testany(
             indx.set(c::MPI_UNDEFINED);
             Ok(())
         }
-        TestAny::Inactive => answer_any(None, requests, indx, status),
-        TestAny::Completed(at, completed) => answer_any(Some((at, completed)), requests, indx, status),
+        TestAny::Inactive => store_any(None, requests, indx, status),
+        TestAny::Completed(at, completed) => store_any(Some((at, completed)), requests, indx, status),
     }
 }
 
 /// Returns the indices and statuses of completed requests.
-fn answer_some(
+fn store_some(
     found: Option<Vec<(usize, CompletedRequest)>>,
     requests: Out<types::Request>,
     outcount: Out<i32>,
@@ -298,7 +294,7 @@ fn answer_some(
         }
     }
     let completed: Vec<CompletedRequest> = found.into_iter().map(|(_, completed)| completed).collect();
-    answer_statuses(&completed, |nth| statuses.element(nth))
+    store_statuses(&completed, |nth| statuses.element(nth))
 }
 
 /// MPI 5.0, section 3.7.5.
@@ -314,7 +310,7 @@ pub(crate) fn waitsome(
         .requests()
         .wait_some(&request_ids_of_out(incount, requests)?)
         .map_err(argument_error(ARRAY))?;
-    answer_some(found, requests, outcount, indices, statuses)
+    store_some(found, requests, outcount, indices, statuses)
 }
 
 /// MPI 5.0, section 3.7.5.
@@ -330,7 +326,7 @@ pub(crate) fn testsome(
         .requests()
         .test_some(&request_ids_of_out(incount, requests)?)
         .map_err(argument_error(ARRAY))?;
-    answer_some(found, requests, outcount, indices, statuses)
+    store_some(found, requests, outcount, indices, statuses)
 }
 
 /// The status of a request of an array, if it has completed; the request stays unchanged.

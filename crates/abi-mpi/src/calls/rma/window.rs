@@ -28,7 +28,7 @@ pub(crate) fn win_create<N: Number>(
 }
 
 /// Returns a window that allocated its memory, and the address of the memory.
-fn answer_own(window: Window, baseptr: Address, win: Out<Win>) -> Answer {
+fn store_window(window: Window, baseptr: Address, win: Out<Win>) -> Answer {
     baseptr.out::<usize>().set(window.base());
     win.set(insert_win(window)?);
     Ok(())
@@ -44,7 +44,7 @@ pub(crate) fn win_allocate<N: Number>(
     win: Out<Win>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    answer_own(Window::allocate(&comm, size, disp_unit.to_i64(), hints(info)?)?, baseptr, win)
+    store_window(Window::allocate(&comm, size, disp_unit.to_i64(), hints(info)?)?, baseptr, win)
 }
 
 /// MPI 5.0, section 12.2.3.
@@ -57,7 +57,7 @@ pub(crate) fn win_allocate_shared<N: Number>(
     win: Out<Win>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    answer_own(Window::allocate_shared(&comm, size, disp_unit.to_i64(), hints(info)?)?, baseptr, win)
+    store_window(Window::allocate_shared(&comm, size, disp_unit.to_i64(), hints(info)?)?, baseptr, win)
 }
 
 /// MPI 5.0, section 12.2.4.

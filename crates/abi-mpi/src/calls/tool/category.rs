@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use ffi::{Out, Text};
 
-use super::open::{answer_text, check_open, index_of_name, item_at};
+use super::open::{check_open, index_of_name, item_at, store_text};
 use super::{cvar, pvar};
 use crate::answer::Answer;
 
@@ -73,8 +73,8 @@ pub(crate) fn t_category_get_info(
 ) -> Answer {
     check_open()?;
     let category = item_at(&CATEGORIES, index)?;
-    answer_text(name, name_len, category.name);
-    answer_text(desc, desc_len, category.description);
+    store_text(name, name_len, category.name);
+    store_text(desc, desc_len, category.description);
     num_cvars.set(category.controls.len() as i32);
     num_pvars.set(category.measured.len() as i32);
     num_categories.set(0);

@@ -5,7 +5,7 @@
 use ffi::{Out, Text, lock};
 use mpi::{CollKind, Limits, Process, Tuning};
 
-use super::open::{answer_text, check_open, index_of_name, item_at, tool_error};
+use super::open::{check_open, index_of_name, item_at, store_text, tool_error};
 use crate::answer::Answer;
 use crate::constants as c;
 use crate::memory::{copy_from, copy_to};
@@ -38,7 +38,7 @@ enum Limit {
 
 /// Each limit with its name and description.
 const LIMITS: [(Limit, &str, &str); 9] = [
-    (Limit::EagerMax, "eager_max", "bytes of the longest message that brings its data along"),
+    (Limit::EagerMax, "eager_max", "bytes of the longest message that is sent eagerly"),
     (
         Limit::BothSidesMin,
         "both_sides_min",
@@ -47,9 +47,9 @@ const LIMITS: [(Limit, &str, &str); 9] = [
     (
         Limit::LineMax,
         "line_max",
-        "bytes of the longest message that goes by a line of memory that both write",
+        "bytes of the longest message that is sent through a cache line that both processes write",
     ),
-    (Limit::InlineMax, "inline_max", "bytes of the longest message that goes within a work request"),
+    (Limit::InlineMax, "inline_max", "bytes of the longest message that is sent inline in a work request"),
     (Limit::SlotBytes, "slot_bytes", "bytes of a slot"),
     (Limit::Slots, "slots", "slots of a connection in each direction"),
     (Limit::RingBytes, "ring_bytes", "bytes of the ring that a peer may store messages in"),
@@ -228,8 +228,8 @@ pub(crate) fn t_cvar_get_info(
 ) -> Answer {
     check_open()?;
     let control = *item_at(&controls(), index)?;
-    answer_text(name, name_len, &control.name());
-    answer_text(desc, desc_len, &control.description());
+    store_text(name, name_len, &control.name());
+    store_text(desc, desc_len, &control.description());
     verbosity.set(c::MPI_T_VERBOSITY_TUNER_BASIC);
     datatype.set(Datatype::new(control.datatype()));
     enumtype.set(match control {
@@ -295,7 +295,7 @@ fn enum_kind(handle: Address) -> Answer<CollKind> {
 pub(crate) fn t_enum_get_info(enumtype: Address, num: Out<i32>, name: Out<u8>, name_len: Out<i32>) -> Answer {
     let kind = enum_kind(enumtype)?;
     num.set(algorithms(kind).len() as i32);
-    answer_text(name, name_len, &format!("algorithms of {}", kind.name()));
+    store_text(name, name_len, &format!("algorithms of {}", kind.name()));
     Ok(())
 }
 
@@ -310,7 +310,7 @@ pub(crate) fn t_enum_get_item(
     let names = algorithms(enum_kind(enumtype)?);
     let item = item_at(&names, index).map_err(|_| tool_error(c::MPI_T_ERR_INVALID_ITEM))?;
     value.set(index);
-    answer_text(name, name_len, item);
+    store_text(name, name_len, item);
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use ffi::{Out, Text, lock};
 use host::Time;
 use mpi::{ToolEvent, ToolEvents};
 
-use super::open::{answer_text, check_open, index_of_name, item_at, tool_error};
+use super::open::{check_open, index_of_name, item_at, store_text, tool_error};
 use crate::answer::Answer;
 use crate::callback::{EventFreed, EventFunction, EventsDropped};
 use crate::calls::info::{hints, new_info};
@@ -106,7 +106,7 @@ thread_local! {
 /// The handle of the instance that a thread is reporting.
 const INSTANCE: Address = Address(1);
 
-fn instance(handle: Address) -> Answer<EventInstance> {
+fn delivered_event(handle: Address) -> Answer<EventInstance> {
     check_open()?;
     let delivered = DELIVERED.with_borrow(|event| *event).filter(|_| handle == INSTANCE);
     delivered.ok_or_else(|| tool_error(c::MPI_T_ERR_INVALID_HANDLE))
@@ -227,8 +227,8 @@ pub(crate) fn t_event_get_info(
 ) -> Answer {
     check_open()?;
     let kind = item_at(&EVENT_TYPES, index)?;
-    answer_text(name, name_len, kind.name);
-    answer_text(desc, desc_len, kind.description);
+    store_text(name, name_len, kind.name);
+    store_text(desc, desc_len, kind.description);
     verbosity.set(c::MPI_T_VERBOSITY_USER_BASIC);
     let room = num_elements.get().and_then(|room| usize::try_from(room).ok()).unwrap_or(0);
     let (places, _) = layout(kind.elements);
@@ -343,14 +343,14 @@ fn bytes_of(event: &EventInstance, element: usize) -> Vec<u8> {
 }
 
 pub(crate) fn t_event_read(handle: Address, element: i32, buffer: Address) -> Answer {
-    let event = instance(handle)?;
+    let event = delivered_event(handle)?;
     item_at(EVENT_TYPES[event.kind].elements, element)?;
     copy_to(buffer, &bytes_of(&event, element as usize));
     Ok(())
 }
 
 pub(crate) fn t_event_copy(handle: Address, buffer: Address) -> Answer {
-    let event = instance(handle)?;
+    let event = delivered_event(handle)?;
     let elements = EVENT_TYPES[event.kind].elements;
     let (places, len) = layout(elements);
     let mut all = vec![0; len];
@@ -362,13 +362,13 @@ pub(crate) fn t_event_copy(handle: Address, buffer: Address) -> Answer {
 }
 
 pub(crate) fn t_event_get_timestamp(handle: Address, timestamp: Out<i64>) -> Answer {
-    let event = instance(handle)?;
+    let event = delivered_event(handle)?;
     timestamp.set(ticks(event.at));
     Ok(())
 }
 
 pub(crate) fn t_event_get_source(handle: Address, source: Out<i32>) -> Answer {
-    instance(handle)?;
+    delivered_event(handle)?;
     source.set(0);
     Ok(())
 }
@@ -398,8 +398,8 @@ pub(crate) fn t_source_get_info(
 ) -> Answer {
     check_open()?;
     item_at(&["process"], index)?;
-    answer_text(name, name_len, "process");
-    answer_text(desc, desc_len, "this process, in the order in which it detects events");
+    store_text(name, name_len, "process");
+    store_text(desc, desc_len, "this process, in the order in which it detects events");
     ordering.set(c::MPI_T_SOURCE_ORDERED);
     ticks_per_second.set(1_000_000_000);
     max_ticks.set(i64::MAX);

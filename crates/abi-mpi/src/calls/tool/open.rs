@@ -38,7 +38,7 @@ pub(super) fn index_of_name(names: impl IntoIterator<Item = String>, name: Text)
 }
 
 /// Returns a string in the convention of MPI_T: truncated to the buffer, with the full length including the zero.
-pub(super) fn answer_text(place: Out<u8>, len: Out<i32>, text: &str) {
+pub(super) fn store_text(place: Out<u8>, len: Out<i32>, text: &str) {
     let room = len.get().and_then(|room| usize::try_from(room).ok()).unwrap_or(0);
     if place.is_some() && room > 0 {
         put_text(place, text, room);

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use ffi::{Out, Text, lock};
 use mpi::{Gauge, Process, Proto};
 
-use super::open::{answer_text, check_open, index_of_name, item_at, tool_error};
+use super::open::{check_open, index_of_name, item_at, store_text, tool_error};
 use crate::answer::Answer;
 use crate::constants as c;
 use crate::memory::{copy_from, copy_to};
@@ -255,8 +255,8 @@ pub(crate) fn t_pvar_get_info(
 ) -> Answer {
     check_open()?;
     let variable = *item_at(&variables(), index)?;
-    answer_text(name, name_len, &variable.name());
-    answer_text(desc, desc_len, &variable.description());
+    store_text(name, name_len, &variable.name());
+    store_text(desc, desc_len, &variable.description());
     verbosity.set(c::MPI_T_VERBOSITY_USER_BASIC);
     class.set(variable.class());
     datatype.set(Datatype::new(c::MPI_UNSIGNED_LONG));

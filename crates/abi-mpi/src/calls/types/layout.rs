@@ -4,7 +4,7 @@ use datatypes::{Contents, Datatype, Envelope};
 use ffi::{In, Out};
 
 use crate::answer::{Answer, Fault};
-use crate::calls::p2p::status::{change, given};
+use crate::calls::p2p::status::{change, required_status};
 use crate::constants as c;
 use crate::objects::{datatype, type_handle};
 use crate::types::{self, Number, Status};
@@ -56,7 +56,7 @@ pub(crate) use type_get_true_extent as type_get_true_extent_x;
 fn large() -> Fault {
     Fault::new(
         c::MPI_ERR_TYPE,
-        "datatype: it was made with large counts, which only the form `_c` of this call tells",
+        "datatype: it was made with large counts, which only the `_c` form of this call returns",
     )
 }
 
