@@ -11,7 +11,9 @@ use host::Rng;
 use rustix::process::Pid;
 
 use super::tcp::{HUGE, TcpImpostors, WireProtocol};
-use super::{Behaviour, LATE_MAX, Listener, Outcome, PATIENCE, Report, attack_listener, count, judge};
+use super::{
+    Behaviour, LATE_MAX, Listener, ListenerReport, Outcome, PATIENCE, attack_listener, count, judge,
+};
 use crate::attack::{Attack, Budget, Tally};
 use crate::attacks::serve::{Access, honest, setup, start};
 use crate::child::Child;
@@ -68,13 +70,13 @@ impl Listener for AttackedServer {
     }
 
     /// Kills the server, which runs until a signal ends it.
-    fn end(mut self) -> Result<Report> {
+    fn finish(mut self) -> Result<ListenerReport> {
         self.child.kill()?;
-        Ok(Report::default())
+        Ok(ListenerReport::default())
     }
 }
 
-/// A impostor's side of the control protocol, with another token.
+/// An impostor's side of the control protocol, with another token.
 struct Client {
     token: Token,
     /// The greeting of the current impostor.
