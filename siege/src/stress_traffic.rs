@@ -152,7 +152,9 @@ impl StressTraffic {
 
     fn on_sent(&mut self, end: &Endpoint, wc: &Wc) -> Result<()> {
         ensure!(wc.wr_id == self.completed, "request {} was expected: {wc:?}", self.completed);
-        let Some(kind) = self.in_flight.pop_front() else { bail!("nobody posted {wc:?}") };
+        let Some(kind) = self.in_flight.pop_front() else {
+            bail!("a completion of a request that was not posted: {wc:?}")
+        };
         self.completed += 1;
         if !wc.is_ok() {
             self.failed = true;

@@ -87,7 +87,7 @@ impl Judgement {
     /// The result as a sentence; an error if there is any complaint.
     pub(crate) fn verdict(&self, crc: bool) -> Result<String> {
         let Self { frames, fpdus, crc_good, sent, covered, odd, .. } = self;
-        ensure!(odd.is_empty(), "tshark minds in what we sent: {}", odd.join("; "));
+        ensure!(odd.is_empty(), "tshark reports errors in our frames: {}", odd.join("; "));
         ensure!(*frames > 0 && *fpdus > 0, "tshark sees {frames} MPA frames and {fpdus} FPDUs of ours");
         ensure!(sent == covered, "tshark makes sense of {covered} bytes of the {sent} that we sent");
         ensure!(!crc || crc_good == fpdus, "{crc_good} of our {fpdus} FPDUs have a good CRC");

@@ -40,11 +40,7 @@ pub(crate) const CASES: &[Case<Testbed>] = &[
         run: accept_race,
     },
     Case { name: "coalesced", shows: "siw's reply and first FPDUs in one piece (5)", run: coalesced },
-    Case {
-        name: "early-bytes",
-        shows: "bytes that nobody may send behind siw's request (5)",
-        run: early_bytes,
-    },
+    Case { name: "early-bytes", shows: "unexpected bytes after siw's request (5)", run: early_bytes },
     Case { name: "private-data", shows: "as much as siw takes and sends, and more (6)", run: private_data },
     Case { name: "rejected", shows: "siw's program refuses, and says why", run: rejected },
     Case {

@@ -176,7 +176,7 @@ fn serve(end: &Endpoint, child: &mut Child, rng: &mut Rng, tally: &mut Tally) ->
                 }
             }
             Some(CmEvent::Established { .. }) => {
-                let link = asked.take().context("nobody asked for what is established")?;
+                let link = asked.take().context("a connection was established without a request")?;
                 let traffic = StressTraffic::new(end, &link, Rng::new(rng.next_u64()))?;
                 connection = Some((link, traffic));
             }

@@ -107,7 +107,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
                 tally.survived += 1;
             }
             Err(why) => {
-                let place = place.map_or("two beside each other", |place| place.name);
+                let place = place.map_or("sibling namespaces", |place| place.name);
                 tally.add_note(format!("{place} on {name}, seed {seed}: {why:#}"));
                 ends[which] = Endpoint::on_device(&ends[which].device)?;
             }

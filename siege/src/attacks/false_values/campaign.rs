@@ -300,10 +300,7 @@ impl Campaign {
             let by = self
                 .culprit(&recent)?
                 .map_or("none of the last injections alone".to_owned(), |injection| injection.line());
-            tally.add_note(format!(
-                "{far} bytes changed in memory that nobody registered: {:?} {by}",
-                self.copy
-            ));
+            tally.add_note(format!("{far} bytes changed in unregistered memory: {:?} {by}", self.copy));
         }
         Ok(())
     }

@@ -119,7 +119,11 @@ impl Listener for PortalsServer {
     }
 
     fn connected(&mut self) -> Result<Duration> {
-        let last = self.asked.checked_sub(1).and_then(|at| self.honest.get(at)).context("nobody has put")?;
+        let last = self
+            .asked
+            .checked_sub(1)
+            .and_then(|at| self.honest.get(at))
+            .context("no process has sent a put")?;
         Ok(Duration::from_micros(last.receive()?.parse()?))
     }
 

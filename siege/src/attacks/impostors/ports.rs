@@ -90,7 +90,7 @@ impl Listener for PortServer {
 
     fn connected(&mut self) -> Result<Duration> {
         let last = self.asked.checked_sub(1).and_then(|at| self.honest.get(at));
-        Ok(Duration::from_micros(last.context("nobody has connected")?.receive()?.parse()?))
+        Ok(Duration::from_micros(last.context("no process has connected")?.receive()?.parse()?))
     }
 
     fn finish(mut self) -> Result<ListenerReport> {

@@ -65,7 +65,7 @@ impl Listener for AttackedServer {
     }
 
     fn connected(&mut self) -> Result<Duration> {
-        let asked = self.asked.take().context("nobody has asked")?;
+        let asked = self.asked.take().context("no client has sent a request")?;
         asked.recv_timeout(PATIENCE).context("an honest client is not answered")?
     }
 

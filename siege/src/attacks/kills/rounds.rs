@@ -53,10 +53,10 @@ fn check_nothing_left(end: &Endpoint) -> Result<()> {
     let mut wcs = [Wc::default(); 4];
     for cq in [&end.send_cq, &end.recv_cq] {
         let some = cq.poll(&mut wcs)?;
-        ensure!(some == 0, "a completion that nobody waits for: {:?}", wcs[0]);
+        ensure!(some == 0, "an unexpected completion: {:?}", wcs[0]);
     }
     let event = end.event_now();
-    ensure!(event.is_none(), "an event that nobody waits for: {event:?}");
+    ensure!(event.is_none(), "an unexpected event: {event:?}");
     Ok(())
 }
 
@@ -264,7 +264,7 @@ impl ShortConnections<'_> {
                     guest.qp.num()
                 );
             }
-            other @ CmEvent::Rejected { .. } => bail!("nobody rejects: {other:?}"),
+            other @ CmEvent::Rejected { .. } => bail!("an unexpected rejection: {other:?}"),
         }
         Ok(())
     }

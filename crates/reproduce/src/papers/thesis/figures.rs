@@ -60,7 +60,7 @@ fn basic() -> Vec<FigurePlan> {
 
 /// Computation, and the remaining bandwidth.
 fn computing(number: &'static str, of: &[(&'static str, Setup)]) -> FigurePlan {
-    let title = "Bandwidth both ways beside computation";
+    let title = "Bandwidth in both directions during computation";
     let x = Axis::linear("% of an undisturbed iteration computed");
     of.iter().fold(figure(number, "cpu_util_bandwidth", title).axes(x, MIB), |plan, (name, setup)| {
         plan.curve(*name, COMPUTED, |percent| in_mib(setup.busy(percent, 1 << 20)))
