@@ -73,7 +73,7 @@ mod tests {
         let queue = EventQueue::new().expect("descriptors");
         let now = Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 });
         let is_readable =
-            || poll(&mut [PollFd::new(&queue.fd, PollFlags::IN)], now).expect("it can be asked") == 1;
+            || poll(&mut [PollFd::new(&queue.fd, PollFlags::IN)], now).expect("it can be queried") == 1;
         assert!(!is_readable() && queue.fd_to_wait_for() == Ok(Some(queue.fd())));
         queue.push(1);
         queue.push(2);

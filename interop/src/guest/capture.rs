@@ -202,6 +202,6 @@ Transmission Control Protocol, Src Port: 5000, Dst Port: 7000, Seq: 25, Ack: 1, 
         assert!(cut.verdict(false).is_err(), "bytes that are no FPDU");
         let odd = format!("{TEXT}iWARP\n    [Expert Info (Warning/Protocol): odd]\n");
         let odd = judge(&odd, 7000, Direction::To).expect("well-formed");
-        assert!(odd.verdict(true).expect_err("an expert item").to_string().contains("odd"));
+        assert!(odd.verdict(true).expect_err("an error reported by tshark").to_string().contains("odd"));
     }
 }
