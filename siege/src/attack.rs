@@ -47,7 +47,7 @@ impl Budget {
     }
 
     /// How much of it is left.
-    pub(crate) fn left(&self) -> Duration {
+    pub(crate) fn time_left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 }
@@ -88,7 +88,7 @@ impl Tally {
     }
 
     /// Adds a note, unless there are many already.
-    pub(crate) fn note(&mut self, line: impl std::fmt::Display) {
+    pub(crate) fn add_note(&mut self, line: impl std::fmt::Display) {
         if self.notes.len() < 20 {
             self.notes.push(line.to_string());
         }
@@ -105,7 +105,7 @@ impl Tally {
         self.outside += other.outside;
         self.left_over += other.left_over;
         self.late = self.late.max(other.late);
-        other.notes.iter().for_each(|note| self.note(note));
+        other.notes.iter().for_each(|note| self.add_note(note));
     }
 
     /// The counts that must be zero and are not, and lateness beyond the limit; empty if all is well.

@@ -108,14 +108,14 @@ impl Child {
     }
 
     /// Waits for it to exit successfully.
-    pub(crate) fn end(mut self, limit: Duration) -> Result<()> {
-        let (status, _) = self.ended(limit)?;
+    pub(crate) fn expect_success(mut self, limit: Duration) -> Result<()> {
+        let (status, _) = self.wait_for_exit(limit)?;
         ensure!(status.success(), "the child ended with {status}");
         Ok(())
     }
 
     /// Its exit status, if it exits within `limit`, and what it wrote to a piped standard error.
-    pub(crate) fn ended(&mut self, limit: Duration) -> Result<(ExitStatus, String)> {
+    pub(crate) fn wait_for_exit(&mut self, limit: Duration) -> Result<(ExitStatus, String)> {
         let began = Instant::now();
         while began.elapsed() < limit {
             if let Some(status) = self.process.try_wait()? {

@@ -15,7 +15,7 @@
 mod attack;
 mod attacks;
 mod child;
-mod end;
+mod endpoint;
 mod programs;
 mod resources;
 mod runner;

@@ -32,7 +32,7 @@ pub(crate) fn with_program(
     let program = match compile(source, folder.path()) {
         Ok(program) => program,
         Err(why) => {
-            tally.note(format!("SKIPPED: {why:#}"));
+            tally.add_note(format!("SKIPPED: {why:#}"));
             (tally.tried, tally.survived) = (1, 1);
             return Ok(());
         }

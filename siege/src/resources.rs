@@ -36,7 +36,7 @@ impl ResourceCounts {
             if began.elapsed() > patience {
                 tally.left_over += more.iter().map(|(_, count)| *count as u64).sum::<u64>();
                 let what: Vec<String> = more.iter().map(|(what, count)| format!("{what}: {count}")).collect();
-                return tally.note(format!("left over: {}", what.join(", ")));
+                return tally.add_note(format!("left over: {}", what.join(", ")));
             }
             std::thread::sleep(Duration::from_millis(5));
         }

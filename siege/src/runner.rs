@@ -100,7 +100,7 @@ fn run_in_child(attack: &Attack, time: Duration, order: &RunOptions) -> Result<T
             },
             None if child.runs() => {
                 tally.hung += 1;
-                tally.note(format!(
+                tally.add_note(format!(
                     "did not end within {:?}, silent for {GRACE:?}; seed {seed}",
                     time + GRACE
                 ));
@@ -108,14 +108,14 @@ fn run_in_child(attack: &Attack, time: Duration, order: &RunOptions) -> Result<T
             }
             None => {
                 tally.crashed += 1;
-                tally.note(format!("the attack's process ended without a result; seed {seed}"));
+                tally.add_note(format!("the attack's process ended without a result; seed {seed}"));
                 break;
             }
         }
     }
     at.iter()
         .filter(|(_, what)| !what.is_empty())
-        .for_each(|(who, what)| tally.note(format!("{who} was at {what}")));
+        .for_each(|(who, what)| tally.add_note(format!("{who} was at {what}")));
     Ok(tally)
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn carry_out(name: &str, mut budget: Budget) -> Result<()> {
     let mut tally = Tally::default();
     if let Err(why) = (attack.run)(&mut budget, &mut tally) {
         tally.crashed += 1;
-        tally.note(format!("{why:#}; seed {}", budget.seed));
+        tally.add_note(format!("{why:#}; seed {}", budget.seed));
     }
     crate::child::send_to_parent(format!("done {}", serde_json::to_string(&tally)?))
 }

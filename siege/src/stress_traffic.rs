@@ -8,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 use verbs::{CmEvent, Error, RecvWr, SendOp, SendWr, Wc, WcOpcode};
 
 use crate::attack::Tally;
-use crate::end::{AREA, DEPTH, End, Link, PEERS, RESULT, ROUND_MAX, SENDS, SLOT, SOURCE};
+use crate::endpoint::{AREA, DEPTH, Endpoint, Link, PEERS, RESULT, ROUND_MAX, SENDS, SLOT, SOURCE};
 use host::Rng;
 
 /// The purpose of a request.
@@ -49,7 +49,7 @@ pub(crate) struct StressTraffic {
 
 impl StressTraffic {
     /// Posts receives; requests are posted by [`StressTraffic::post`].
-    pub(crate) fn new(end: &End, link: &Link, rng: Rng) -> Result<Self> {
+    pub(crate) fn new(end: &Endpoint, link: &Link, rng: Rng) -> Result<Self> {
         let mut traffic = Self {
             rng,
             posted: 0,
@@ -70,7 +70,7 @@ impl StressTraffic {
         Ok(traffic)
     }
 
-    fn post_receive(&mut self, end: &End, link: &Link) -> Result<()> {
+    fn post_receive(&mut self, end: &Endpoint, link: &Link) -> Result<()> {
         let room = [end.mr.sge(self.receives % DEPTH * SLOT, SLOT as u32)];
         link.qp.post_recv(&RecvWr::new(self.receives, &room))?;
         self.receives += 1;
@@ -78,7 +78,7 @@ impl StressTraffic {
     }
 
     /// Posts a random request, if there is room.
-    pub(crate) fn post(&mut self, end: &End, link: &Link) -> Result<()> {
+    pub(crate) fn post(&mut self, end: &Endpoint, link: &Link) -> Result<()> {
         if self.failed || self.posted - self.completed + 2 > DEPTH {
             return Ok(());
         }
@@ -92,12 +92,12 @@ impl StressTraffic {
         }
     }
 
-    fn post_message(&mut self, end: &End, link: &Link) -> Result<()> {
+    fn post_message(&mut self, end: &Endpoint, link: &Link) -> Result<()> {
         let len = *self.rng.one_of(&[8, 16, 64, 200, 1000, SLOT]);
         let mut bytes = Rng::new(self.sent).bytes(len as usize);
         bytes[..8].copy_from_slice(&self.sent.to_le_bytes());
         let slot = SENDS + self.sent % DEPTH * SLOT;
-        end.put(slot, &bytes)?;
+        end.write_bytes(slot, &bytes)?;
         let piece = [end.mr.sge(slot, len as u32)];
         if self.request(link, RequestKind::Message, &SendWr::new(self.posted, SendOp::Send, &piece))? {
             self.sent += 1;
@@ -106,9 +106,9 @@ impl StressTraffic {
         Ok(())
     }
 
-    fn post_probe(&mut self, end: &End, link: &Link) -> Result<()> {
+    fn post_probe(&mut self, end: &Endpoint, link: &Link) -> Result<()> {
         let (len, seed) = (*self.rng.one_of(&[1, 8, 300, 5000, 20_000, AREA]), self.rng.next_u64());
-        end.put(SOURCE, &Rng::new(seed).bytes(len as usize))?;
+        end.write_bytes(SOURCE, &Rng::new(seed).bytes(len as usize))?;
         let (there, piece) = (link.peer.offset(PEERS), [end.mr.sge(SOURCE, len as u32)]);
         if self.request(link, RequestKind::Write, &SendWr::new(self.posted, SendOp::Write(there), &piece))? {
             let piece = [end.mr.sge(RESULT, len as u32)];
@@ -134,7 +134,7 @@ impl StressTraffic {
 
     /// Polls completions, which must come in the order of each queue; returns whether there were any. Replaces receives
     /// while the connection works.
-    pub(crate) fn poll(&mut self, end: &End, link: &Link, tally: &mut Tally) -> Result<bool> {
+    pub(crate) fn poll(&mut self, end: &Endpoint, link: &Link, tally: &mut Tally) -> Result<bool> {
         let mut wcs = [Wc::default(); 16];
         let sends = end.send_cq.poll(&mut wcs)?;
         for wc in &wcs[..sends] {
@@ -150,9 +150,11 @@ impl StressTraffic {
         Ok(sends + receives > 0)
     }
 
-    fn on_sent(&mut self, end: &End, wc: &Wc) -> Result<()> {
+    fn on_sent(&mut self, end: &Endpoint, wc: &Wc) -> Result<()> {
         ensure!(wc.wr_id == self.completed, "request {} was expected: {wc:?}", self.completed);
-        let Some(kind) = self.in_flight.pop_front() else { bail!("nobody posted {wc:?}") };
+        let Some(kind) = self.in_flight.pop_front() else {
+            bail!("a completion of a request that was not posted: {wc:?}")
+        };
         self.completed += 1;
         if !wc.is_ok() {
             self.failed = true;
@@ -172,7 +174,7 @@ impl StressTraffic {
         Ok(())
     }
 
-    fn on_received(&mut self, end: &End, wc: &Wc, tally: &mut Tally) -> Result<()> {
+    fn on_received(&mut self, end: &Endpoint, wc: &Wc, tally: &mut Tally) -> Result<()> {
         ensure!(wc.wr_id == self.received, "receive {} was expected: {wc:?}", self.received);
         self.received += 1;
         if !wc.is_ok() {
@@ -198,7 +200,7 @@ impl StressTraffic {
     /// Makes progress until the connection has ended and everything has completed; returns when that was.
     pub(crate) fn run_until_disconnected(
         &mut self,
-        end: &End,
+        end: &Endpoint,
         link: &Link,
         posts: bool,
         tally: &mut Tally,
@@ -233,7 +235,7 @@ impl StressTraffic {
     /// Sends and receives for a while.
     pub(crate) fn run_for(
         &mut self,
-        end: &End,
+        end: &Endpoint,
         link: &Link,
         time: Duration,
         tally: &mut Tally,

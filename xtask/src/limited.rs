@@ -155,7 +155,7 @@ mod tests {
         let mut sleeper = Command::new("sleep");
         let mut running = Running::start(sleeper.arg("100"), &folder.path().join("log")).expect("it starts");
         running.wait_for_listener(port, limit).expect("this test listens");
-        let why = running.wait_for_listener(0, Duration::from_millis(50)).expect_err("nobody can");
+        let why = running.wait_for_listener(0, Duration::from_millis(50)).expect_err("nothing listens");
         assert!(why.to_string().contains("nothing listens at port 0"), "{why}");
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo gone; exit 3"]);

@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_page_counts_functions_and_lists_exceptions() {
-        let page = page(&texts()).expect("marks and tables are there");
+        let page = page(&texts()).expect("the markers and tables exist");
         for part in [
             "# Support\n",
             "| Verbs (libibverbs) | 2 | 1 | 1 | 0 | `EOPNOTSUPP` |\n",
@@ -229,7 +229,7 @@ mod tests {
         let mut texts = texts();
         let (line, what) = stale(&texts).expect("an empty part is stale");
         assert!(line == 4 && what.contains("cargo xtask support"), "{line}: {what}");
-        let written = page(&texts).expect("marks and tables are there");
+        let written = page(&texts).expect("the markers and tables exist");
         texts.insert(PAGE.to_owned(), written);
         assert_eq!(stale(&texts), None);
         texts.insert(PAGE.to_owned(), "# Support\n".to_owned());

@@ -49,22 +49,22 @@ impl Drop for Uncancelled {
 /// 2.36).
 #[inline]
 pub(crate) fn posts(body: impl FnOnce() -> Answer) -> c_int {
-    left(catch_panic(body).unwrap_or(Err(Errno::IO)))
+    status_or_errno(catch_panic(body).unwrap_or(Err(Errno::IO)))
 }
 
 /// For a function that returns the error number, or 0.
 #[inline]
 pub(crate) fn errno(body: impl FnOnce() -> Answer) -> c_int {
-    left(run(body))
+    status_or_errno(run(body))
 }
 
 #[inline]
-fn left(answer: Answer) -> c_int {
+fn status_or_errno(answer: Answer) -> c_int {
     match answer {
         Ok(()) => 0,
         Err(why) => {
             // Some programs read errno even here.
-            why.leave();
+            why.store();
             why.0
         }
     }
@@ -76,7 +76,7 @@ pub(crate) fn minus(body: impl FnOnce() -> Answer) -> c_int {
 }
 
 fn refuse(why: Errno) -> c_int {
-    why.leave();
+    why.store();
     -1
 }
 
@@ -142,7 +142,7 @@ impl<T> NullValue for *const T {
 /// For a function that returns a pointer, or NULL with errno set.
 pub(crate) fn pointer<T: NullValue>(body: impl FnOnce() -> Answer<T>) -> T {
     run(body).unwrap_or_else(|why| {
-        why.leave();
+        why.store();
         T::NULL_VALUE
     })
 }
@@ -155,6 +155,6 @@ pub(crate) fn value<T: Default>(body: impl FnOnce() -> T) -> T {
 /// For a function that returns nothing.
 pub(crate) fn void(body: impl FnOnce() -> Answer) {
     if let Err(why) = run(body) {
-        why.leave();
+        why.store();
     }
 }

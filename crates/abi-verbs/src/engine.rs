@@ -138,16 +138,16 @@ pub(crate) fn gids(name: &str, pairing: &Pairing) -> Vec<ibv_gid> {
             end - 1
         ));
     }
-    shown(address::gids(addr, std::process::id() as u16, pairing.encodes_port()))
+    limit_gids(address::gids(addr, std::process::id() as u16, pairing.encodes_port()))
 }
 
 /// The GID table of a port whose device this process has not opened: its first entry identifies no process.
 pub(crate) fn gids_before(name: &str) -> Vec<ibv_gid> {
-    shown(address::gids(SocketAddr::new(own_ip(name), 0), 0, true))
+    limit_gids(address::gids(SocketAddr::new(own_ip(name), 0), 0, true))
 }
 
 /// A device shown as an RNIC has only the first entry, as real RNICs do.
-fn shown(mut gids: Vec<ibv_gid>) -> Vec<ibv_gid> {
+fn limit_gids(mut gids: Vec<ibv_gid>) -> Vec<ibv_gid> {
     gids.truncate(if device::device_kind() == DeviceKind::Rnic { 1 } else { usize::MAX });
     gids
 }

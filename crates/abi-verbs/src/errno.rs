@@ -18,7 +18,7 @@ impl Errno {
     pub(crate) const IO: Self = Self(libc::EIO);
 
     /// Stores the number in errno(3).
-    pub(crate) fn leave(self) {
+    pub(crate) fn store(self) {
         // SAFETY: the address of this thread's errno. Test: `nonsense_is_answered` in tests/programs.rs.
         unsafe { *libc::__errno_location() = self.0 };
     }

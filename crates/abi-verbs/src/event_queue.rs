@@ -46,11 +46,11 @@ impl<T> EventQueue<T> {
         result
     }
 
-    pub(crate) fn put(&self, event: T) {
+    pub(crate) fn push(&self, event: T) {
         self.change(|queue| queue.push_back(event));
     }
 
-    pub(crate) fn take(&self) -> Option<T> {
+    pub(crate) fn pop(&self) -> Option<T> {
         self.change(VecDeque::pop_front)
     }
 
@@ -73,15 +73,15 @@ mod tests {
         let queue = EventQueue::new().expect("descriptors");
         let now = Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 });
         let is_readable =
-            || poll(&mut [PollFd::new(&queue.fd, PollFlags::IN)], now).expect("it can be asked") == 1;
+            || poll(&mut [PollFd::new(&queue.fd, PollFlags::IN)], now).expect("it can be queried") == 1;
         assert!(!is_readable() && queue.fd_to_wait_for() == Ok(Some(queue.fd())));
-        queue.put(1);
-        queue.put(2);
+        queue.push(1);
+        queue.push(2);
         assert!(is_readable());
-        assert_eq!(queue.take(), Some(1));
+        assert_eq!(queue.pop(), Some(1));
         assert!(is_readable());
         queue.change(VecDeque::clear);
-        assert!(!is_readable() && queue.take().is_none());
+        assert!(!is_readable() && queue.pop().is_none());
         fcntl_setfl(&queue.fd, OFlags::NONBLOCK).expect("a flag");
         assert_eq!(queue.fd_to_wait_for(), Err(Errno::AGAIN));
     }

@@ -30,7 +30,7 @@ pub(crate) struct Context {
     pub(crate) engine: Arc<Engine>,
     pub(crate) device: Handle<Device>,
     /// Asynchronous events that the program has not taken.
-    pub(crate) events: EventQueue<Event>,
+    pub(crate) events: EventQueue<PendingAsyncEvent>,
 }
 
 impl Object for Context {
@@ -59,7 +59,7 @@ pub(crate) enum AsyncQpEvent {
 }
 
 /// An asynchronous event that the program has not taken yet.
-pub(crate) enum Event {
+pub(crate) enum PendingAsyncEvent {
     Cq(Handle<Cq>),
     Qp(Handle<Qp>, AsyncQpEvent),
     Srq(Handle<Srq>),
@@ -282,13 +282,13 @@ impl Qp {
 
 /// An identifier of a connection, or of a listener.
 pub(crate) struct CmId {
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<CmIdState>,
     /// Events that the program has not acknowledged.
     pub(crate) events: EventAcks,
 }
 
 /// The state of an identifier. Lock order: the engine's locks, this lock, the channel's lock.
-pub(crate) struct State {
+pub(crate) struct CmIdState {
     pub(crate) channel: Handle<EventChannel>,
     /// The channel is its own, and calls wait for their event.
     pub(crate) is_sync: bool,
@@ -364,7 +364,7 @@ impl Object for CmId {
     }
 }
 
-impl State {
+impl CmIdState {
     /// The engine of its device.
     ///
     /// # Errors

@@ -83,14 +83,14 @@ fn serve(engine: &Engine) {
                 connection.into_iter().for_each(|event| on_connection(engine, event));
                 other.into_iter().for_each(|event| on_event(engine, &event));
             }
-            None if deadline.is_some() => go_on(engine),
+            None if deadline.is_some() => run_due_tasks(engine),
             None => return,
         }
     }
 }
 
 /// Runs the tasks of identifiers that are due.
-fn go_on(engine: &Engine) {
+fn run_due_tasks(engine: &Engine) {
     let now = engine.device.host().now();
     // An identifier that is destroyed removes its tasks under this lock.
     let mut objects = lock(&engine.objects);

@@ -291,7 +291,7 @@ fn false_listener(port: u16, words: Option<&'static [u8]>) -> std::thread::JoinH
     std::thread::spawn(move || {
         let peer = accept_with(&listener, flags).expect("the program connects");
         let mut heard = [0; 4096];
-        let (_, n) = recv(&peer, &mut heard, RecvFlags::empty()).expect("the program speaks first");
+        let (_, n) = recv(&peer, &mut heard, RecvFlags::empty()).expect("the program sends first");
         assert!(n > 0, "the program speaks first");
         if let Some(words) = words {
             send(&peer, words, SendFlags::NOSIGNAL).expect("said");
@@ -319,7 +319,7 @@ fn a_peer_on_shm_that_is_not_ours_is_an_error() {
         let mut command = names.command("rping", "shm");
         command.args(["-c", "-a", "127.0.0.1", "-v", "-p", &port.to_string()]);
         let output = common::end(command.spawn().expect("it starts"), "rping");
-        listener.join().expect("it was spoken to");
+        listener.join().expect("a message arrives");
         let said = common::said(&output);
         assert!(
             !output.status.success() && said.contains(&format!("cma event {event}")),
@@ -345,7 +345,12 @@ fn a_server_whose_client_is_killed_ends() {
         await_listener(port.parse().expect("a number"), &mut server);
         let (mut client, mut heard) = (start("-c"), [0; 64]);
         // Wait until messages pass.
-        server.stdout.as_mut().expect("a pipe").read_exact(&mut heard).expect("the server prints what comes");
+        server
+            .stdout
+            .as_mut()
+            .expect("a pipe")
+            .read_exact(&mut heard)
+            .expect("the server prints received data");
         client.kill().expect("it runs");
         client.wait().expect("it was killed");
         // Whether it was sending or waiting determines how it ends.

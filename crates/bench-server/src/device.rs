@@ -47,8 +47,9 @@ mod tests {
         assert_eq!(device_for_client("iwarp", Some(own)).as_deref(), Ok(own));
         assert_eq!(device_for_client("iwarp@10.0.0.1(crc=on)", Some(own)).as_deref(), Ok(own));
         let why = device_for_client("shm", Some(own)).expect_err("another kind").to_string();
-        let rails =
-            device_for_client("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)", None).expect_err("whose?").to_string();
+        let rails = device_for_client("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)", None)
+            .expect_err("local or remote is unknown")
+            .to_string();
         assert!(rails.contains("--device rails"), "{rails}");
         // A name that contains a file is refused for its kind, whether the file exists or not.
         for asked in [

@@ -60,7 +60,7 @@ fn with_server(token: Option<Token>, body: impl FnOnce(SocketAddr)) -> Vec<Strin
             let serving = Serving { listen, device: None, token, agent: None };
             let result = serve_with(&command(), &serving, &stop, &mut |line| {
                 if let Some(addr) = line.strip_prefix("listening at ") {
-                    said.send(addr.parse().expect("an address")).expect("heard");
+                    said.send(addr.parse().expect("an address")).expect("the receiver waits");
                 }
                 log.lock().expect("no panic").push(line.to_owned());
             });

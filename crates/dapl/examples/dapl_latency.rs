@@ -116,7 +116,7 @@ fn plain_pair(a: &Device, b: &Device) -> [Plain; 2] {
     let ends = [end(a).expect("an end"), end(b).expect("an end")];
     let (here, there) = (a.create_cm().expect("a channel"), b.create_cm().expect("a channel"));
     let listener = there.listen("127.0.0.1:0".parse().expect("an address"), 1).expect("listening");
-    here.connect(&ends[0].qp, listener.addr(), &ConnParam::default()).expect("begun");
+    here.connect(&ends[0].qp, listener.addr(), &ConnParam::default()).expect("started");
     let deadline = a.host().after(Span::from_secs(10));
     let CmEvent::ConnectRequest(request) = there.get_event(deadline).expect("a request") else { panic!() };
     there.accept(request, &ends[1].qp, &ConnParam::default()).expect("accepted");
@@ -132,7 +132,7 @@ fn dat_pair(a: &Device, b: &Device) -> [Dat; 2] {
     let ends = [Dat::new(a), Dat::new(b)];
     let psp = Psp::create_any(&ends[1].ia, &ends[1].cr, false).expect("a service point");
     let address = ends[1].ia.attr().address;
-    ends[0].ep.connect(address, psp.conn_qual(), Some(Span::from_secs(10)), &[]).expect("begun");
+    ends[0].ep.connect(address, psp.conn_qual(), Some(Span::from_secs(10)), &[]).expect("started");
     let request = ends[1].cr.wait(Some(Span::from_secs(10)), 1).expect("a request").0;
     let Event::ConnectionRequest(request) = request else { panic!("{request:?}") };
     request.cr.accept(Some(&ends[1].ep), &[]).expect("accepted");

@@ -208,7 +208,7 @@ pub struct IaAttr {
 const PLENTY: u32 = 65_536;
 
 impl IaAttr {
-    pub(crate) fn of(name: &str, device: &DeviceAttr) -> Self {
+    pub(crate) fn new(name: &str, device: &DeviceAttr) -> Self {
         let count = |value: u32| value.min(i32::MAX as u32);
         let bytes = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         Self {

@@ -69,10 +69,10 @@ impl Ep {
     /// are inconsistent or exceed the device's; resources.
     pub fn create(ia: &Ia, config: EpConfig) -> Result<Self> {
         let state = if config.pz.is_some() { EpState::Unconnected } else { EpState::UnconfiguredUnconnected };
-        Self::make(&ia.0, config, state)
+        Self::create_in_state(&ia.0, config, state)
     }
 
-    pub(crate) fn make(ia: &Arc<IaInner>, given: EpConfig, state: EpState) -> Result<Self> {
+    pub(crate) fn create_in_state(ia: &Arc<IaInner>, given: EpConfig, state: EpState) -> Result<Self> {
         let config = CheckedConfig::new(ia, given)?;
         let inner = Arc::new(EpInner {
             ia: ia.clone(),

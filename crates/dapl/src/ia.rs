@@ -164,7 +164,7 @@ impl Ia {
         let inner = Arc::new(IaInner {
             adapter: adapter.clone(),
             host: device.host().clone(),
-            attr: IaAttr::of(device.name(), device.attr()),
+            attr: IaAttr::new(device.name(), device.attr()),
             channel: device.create_comp_channel().ok(),
             device,
             cm,

@@ -209,7 +209,7 @@ impl ServicePoint for SpInner {
         let local_ep = match &self.kind {
             SpKind::Consumer => None,
             SpKind::Provider => {
-                let made = Ep::make(&self.ia, EpConfig::default(), EpState::UnconfiguredTentative);
+                let made = Ep::create_in_state(&self.ia, EpConfig::default(), EpState::UnconfiguredTentative);
                 // Without an endpoint the request is dropped, which rejects it.
                 let Ok(ep) = made else { return };
                 Some(ep)

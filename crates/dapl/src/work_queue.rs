@@ -331,7 +331,7 @@ mod tests {
         Wc { wr_id: tag | u64::from(ticket), status, opcode: WcOpcode::Send, ..Wc::default() }
     }
 
-    fn wanted(cookie: u64, suppressed: bool) -> RequestInfo {
+    fn request_info(cookie: u64, suppressed: bool) -> RequestInfo {
         RequestInfo { cookie, length: 7, operation: Dto::Send, suppressed, unsignalled: false }
     }
 
@@ -342,7 +342,7 @@ mod tests {
         let tag = work_queue.restart(&mut CompletionToken(()));
         work_queue.set_label(99);
         for ticket in 0..100_u32 {
-            work_queue.store_record(ticket, wanted(u64::MAX - u64::from(ticket), false));
+            work_queue.store_record(ticket, request_info(u64::MAX - u64::from(ticket), false));
             let done = wc(tag, ticket, WcStatus::Success);
             let (event, wakes) = work_queues
                 .find(done.wr_id)
@@ -361,8 +361,8 @@ mod tests {
     fn suppressed_requests_report_only_failures() {
         let work_queue = WorkQueue::new(0, 4);
         let tag = work_queue.restart(&mut CompletionToken(()));
-        work_queue.store_record(0, wanted(1, true));
-        work_queue.store_record(1, wanted(2, true));
+        work_queue.store_record(0, request_info(1, true));
+        work_queue.store_record(1, request_info(2, true));
         assert!(work_queue.complete(&mut CompletionToken(()), &wc(tag, 0, WcStatus::Success)).is_none());
         assert!(!work_queue.has_failed());
         assert!(work_queue.complete(&mut CompletionToken(()), &wc(tag, 1, WcStatus::RemAccessErr)).is_some());
@@ -374,12 +374,12 @@ mod tests {
         let work_queues = WorkQueues::new();
         let work_queue = work_queues.acquire(4).expect("room");
         let old = work_queue.restart(&mut CompletionToken(()));
-        work_queue.store_record(0, wanted(1, false));
+        work_queue.store_record(0, request_info(1, false));
         work_queues.release(work_queue);
         let work_queue = work_queues.acquire(4).expect("room");
         let new = work_queue.restart(&mut CompletionToken(()));
         assert!(work_queue.complete(&mut CompletionToken(()), &wc(old, 0, WcStatus::Success)).is_none());
-        work_queue.store_record(0, wanted(2, false));
+        work_queue.store_record(0, request_info(2, false));
         assert!(work_queue.complete(&mut CompletionToken(()), &wc(new, 0, WcStatus::Success)).is_some());
     }
 
@@ -392,7 +392,7 @@ mod tests {
             work_queue.add_bind(&mut CompletionToken(()), 0, None, bound()).is_some(),
             "nothing is before it"
         );
-        work_queue.store_record(1, wanted(1, false));
+        work_queue.store_record(1, request_info(1, false));
         assert!(work_queue.add_bind(&mut CompletionToken(()), 2, Some(1), bound()).is_none());
         assert!(
             work_queue.add_bind(&mut CompletionToken(()), 3, Some(1), bound()).is_none(),

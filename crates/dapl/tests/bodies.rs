@@ -117,7 +117,7 @@ fn an_endpoint_lives_through_several_connections(pair: &Pair) {
         assert_eq!(completion(&pair.b.recv).cookie, round);
         assert_eq!(completion(&pair.a.request).cookie, round);
         let (first, second) = if round % 2 == 0 { (&a, &b) } else { (&b, &a) };
-        first.disconnect(if round == 1 { Close::Abrupt } else { Close::Graceful }).expect("begun");
+        first.disconnect(if round == 1 { Close::Abrupt } else { Close::Graceful }).expect("started");
         connection(&pair.a.connect, &a, ConnectionKind::Disconnected);
         connection(&pair.b.connect, &b, ConnectionKind::Disconnected);
         assert_eq!(second.disconnect(Close::Abrupt), Ok(()), "it is disconnected already");
@@ -222,7 +222,7 @@ fn one_dispatcher_takes_all_streams(pair: &Pair) {
     };
     let (a, b) = (pair.a.ep(), Ep::create(&pair.b.ia, config).expect("an endpoint"));
     let psp = Psp::create(&pair.b.ia, pair.qual, &evd, false).expect("a service point");
-    a.connect(pair.b.address(), pair.qual, SOON, &[]).expect("begun");
+    a.connect(pair.b.address(), pair.qual, SOON, &[]).expect("started");
     let arrived = request(&evd);
     assert_eq!((arrived.sp, arrived.conn_qual), (psp.label(), pair.qual));
     b.post_recv(&pair.b.piece(0, 8), 9, NONE).expect("posted");
@@ -241,7 +241,7 @@ fn one_dispatcher_takes_all_streams(pair: &Pair) {
     assert_eq!((seen, b.state()), ([true; 2], EpState::Connected));
     b.post_rdma_write(&pair.b.piece(0, 8), 10, pair.a.lmr.remote(0), 8, NONE).expect("posted");
     assert_eq!(completion(&evd).cookie, 10);
-    a.disconnect(Close::Graceful).expect("begun");
+    a.disconnect(Close::Graceful).expect("started");
     connection(&evd, &b, ConnectionKind::Disconnected);
 }
 
@@ -252,7 +252,7 @@ fn cno_wait_returns_the_dispatcher_with_events(pair: &Pair) {
     assert_eq!(cno.wait(NEVER).expect_err("nothing").kind, ErrorKind::TimeoutExpired);
     let (a, b) = (pair.a.ep(), pair.b.ep());
     let _psp = Psp::create(&pair.b.ia, pair.qual, &pair.b.cr, false).expect("a service point");
-    a.connect(pair.b.address(), pair.qual, SOON, &[]).expect("begun");
+    a.connect(pair.b.address(), pair.qual, SOON, &[]).expect("started");
     request(&pair.b.cr).cr.accept(Some(&b), &[]).expect("accepted");
     assert_eq!(cno.wait(SOON).expect("the connection"), pair.b.connect.label());
     connection(&pair.b.connect, &b, ConnectionKind::Established);
@@ -277,7 +277,7 @@ fn reject_passes_private_data(pair: &Pair) {
     let a = pair.a.ep();
     let _psp = Psp::create(&pair.b.ia, pair.qual, &pair.b.cr, false).expect("a service point");
     a.post_recv(&pair.a.piece(0, 8), 3, NONE).expect("posted");
-    a.connect(pair.b.address(), pair.qual, SOON, &[]).expect("begun");
+    a.connect(pair.b.address(), pair.qual, SOON, &[]).expect("started");
     let cr = request(&pair.b.cr).cr;
     cr.reject(b"too late").expect("rejected");
     assert_eq!(cr.reject(&[]), Err(Error::handle(Subtype::HandleCr)), "once");
@@ -293,7 +293,7 @@ fn reject_passes_private_data(pair: &Pair) {
 
 fn connect_without_a_listener_is_rejected(pair: &Pair) {
     let a = pair.a.ep();
-    a.connect(pair.b.address(), pair.qual + 7, SOON, &[]).expect("begun");
+    a.connect(pair.b.address(), pair.qual + 7, SOON, &[]).expect("started");
     connection(&pair.a.connect, &a, ConnectionKind::NonPeerRejected);
     assert_eq!(a.state(), EpState::Disconnected);
     let again = a.connect(pair.b.address(), pair.qual, SOON, &[]);
@@ -304,7 +304,7 @@ fn reserved_and_provider_points(pair: &Pair) {
     let (a, b) = (pair.a.ep(), pair.b.ep());
     let rsp = Rsp::create(&pair.b.ia, pair.qual, &b, &pair.b.cr).expect("a reserved point");
     assert_eq!(b.state(), EpState::Reserved);
-    a.connect(pair.b.address(), pair.qual, SOON, &[]).expect("begun");
+    a.connect(pair.b.address(), pair.qual, SOON, &[]).expect("started");
     let arrived = request(&pair.b.cr);
     assert_eq!((arrived.sp, b.state()), (rsp.label(), EpState::PassiveConnectionPending));
     let other = pair.b.ep();
@@ -316,9 +316,9 @@ fn reserved_and_provider_points(pair: &Pair) {
 
     let a = pair.a.ep();
     let psp = Psp::create_any(&pair.b.ia, &pair.b.cr, true).expect("a service point");
-    a.connect(pair.b.address(), psp.conn_qual(), SOON, &[]).expect("begun");
+    a.connect(pair.b.address(), psp.conn_qual(), SOON, &[]).expect("started");
     let cr = request(&pair.b.cr).cr;
-    let made = cr.local_ep().expect("made for it");
+    let made = cr.local_ep().expect("an endpoint created for the request");
     assert_eq!(made.state(), EpState::UnconfiguredTentative);
     let config = pair.b.config();
     made.modify(|given| *given = config).expect("configured");
@@ -355,7 +355,7 @@ fn posted_receives_are_flushed(pair: &Pair) {
         b.post_recv(&pair.b.piece(0, 8), n, NONE).expect("posted");
     }
     assert_eq!((b.posted_recvs(), b.idle().0), (4, false));
-    a.disconnect(Close::Abrupt).expect("begun");
+    a.disconnect(Close::Abrupt).expect("started");
     for n in 0..4 {
         let event = completion(&pair.b.recv);
         assert_eq!((event.cookie, event.status), (n, DtoStatus::Flushed));
@@ -384,7 +384,7 @@ fn a_bound_region_is_reachable_until_it_is_unbound(pair: &Pair) {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(local.check_unused().expect_err("something is bound to it").subtype, Subtype::LmrInUse);
+    assert_eq!(local.check_unused().expect_err("a bound region").subtype, Subtype::LmrInUse);
     let remote = dapl::RemoteAddr { addr: part.addr, rkey: context };
     pair.a.put(0, b"through it");
     a.post_rdma_write(&pair.a.piece(0, 10), 3, remote, 10, NONE).expect("posted");
@@ -530,7 +530,7 @@ fn wrong_states_and_arguments_have_distinct_errors(pair: &Pair) {
     attr.max_request_dtos = 0;
     assert_eq!(wrong(EpConfig { attr: Some(attr), ..side.config() }), Subtype::Arg6);
 
-    let bare = Ep::create(&side.ia, EpConfig::default()).expect("an endpoint without anything");
+    let bare = Ep::create(&side.ia, EpConfig::default()).expect("an endpoint without queues");
     assert_eq!(bare.state(), EpState::UnconfiguredUnconnected);
     assert_eq!(bare.post_recv(&piece, 1, NONE).expect_err("no zone").subtype, Subtype::EpUnconfigured);
     bare.modify(|given| *given = side.config()).expect("configured");
@@ -583,7 +583,7 @@ fn threads_post_to_one_endpoint(pair: &Pair) {
                             posted => Some(posted),
                         }
                     });
-                    posted.expect("the world goes on").expect("posted");
+                    posted.expect("no hang").expect("posted");
                 }
             };
             pair.a.host.spawn("poster", None, body).expect("a thread")
@@ -601,5 +601,5 @@ fn threads_post_to_one_endpoint_of_a_card_whose_doorbells_wait() {
     std::thread::spawn(move || {
         sender.send(in_a_world_of("model:connectx-multihca", threads_post_to_one_endpoint))
     });
-    receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("the world ends");
+    receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("the test ends");
 }

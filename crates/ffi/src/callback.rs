@@ -45,7 +45,7 @@ pub unsafe fn call<const COUNT: usize>(function: usize, arguments: [usize; COUNT
     let mut words = [0; ARGUMENTS_MAX];
     words[..COUNT].copy_from_slice(&arguments);
     let mut thrown = std::ptr::null_mut();
-    let earlier = take();
+    let earlier = take_exception();
     // SAFETY: the caller's promise; the function ignores registers beyond its arguments. Test: `exceptions_are_kept_until_rethrown`.
     let returned = unsafe { border::call(function, &words, &mut thrown) };
     let is_thrown = !thrown.is_null();
@@ -59,7 +59,7 @@ pub unsafe fn call<const COUNT: usize>(function: usize, arguments: [usize; COUNT
 /// [`Uncaught`] if nothing catches it.
 #[cold]
 pub fn rethrow() -> Result<(), Uncaught> {
-    let exception = take();
+    let exception = take_exception();
     if exception.is_null() {
         return Ok(());
     }
@@ -69,7 +69,7 @@ pub fn rethrow() -> Result<(), Uncaught> {
 }
 
 /// Removes the kept exception; null if there is none.
-fn take() -> *mut Exception {
+fn take_exception() -> *mut Exception {
     OWN.replace(std::ptr::null_mut())
 }
 

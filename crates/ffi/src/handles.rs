@@ -145,7 +145,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
             self.grow(at / EACH)?;
         }
         free.fresh += 1;
-        Ok((at, self.cell(at).expect("there now")))
+        Ok((at, self.cell(at).expect("just allocated")))
     }
 
     /// Allocates a chunk. The caller holds the lock of the free list.
@@ -352,7 +352,7 @@ impl<T, const C: usize, const E: usize, const G: usize, const W: bool> std::ops:
         // SAFETY: counted as a reader while the slot was live, so that no thread writes the object until this is dropped. Tests: those of
         // `Sync`.
         let object = self.cell.object.with(|slot| unsafe { &*slot });
-        object.as_ref().expect("a live place has an object")
+        object.as_ref().expect("a live slot has an object")
     }
 }
 

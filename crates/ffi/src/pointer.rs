@@ -241,7 +241,7 @@ mod tests {
         let argument = unsafe { In::<u32>::new(std::ptr::null()) };
         assert_eq!((argument.get(), argument.required(4)), (None, Err(4)));
         assert!(argument.items(1).is_none());
-        assert_eq!(argument.items(0).expect("none to copy").count(), 0);
+        assert_eq!(argument.items(0).expect("nothing to copy").count(), 0);
     }
 
     #[test]

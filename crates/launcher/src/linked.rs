@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn hints_name_library_maker_and_remedy() {
         let open = linked(&[(DT_NEEDED, "libmpi_mpifh.so.40"), (DT_NEEDED, "libmpi.so.41")]).expect("one");
-        let said = open.missing_hint("./a").expect("it is not here");
+        let said = open.missing_hint("./a").expect("the library is missing");
         assert!(
             said.starts_with("./a needs libmpi.so.41 (Open MPI), which the loader cannot find; "),
             "{said}"

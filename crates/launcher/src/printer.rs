@@ -173,7 +173,7 @@ mod tests {
 
         fn text(&mut self) -> String {
             while self.printer.has_output() {
-                self.printer.flush().expect("memory takes all");
+                self.printer.flush().expect("writes to memory succeed");
             }
             String::from_utf8(self.printer.to.clone()).expect("text")
         }

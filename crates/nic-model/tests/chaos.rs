@@ -49,8 +49,7 @@ fn seed_determines_everything() {
 fn threads_and_coroutines_give_the_same_worlds() {
     let sample = conformance::all().iter().step_by(9).chain(conformance::threaded());
     for test in sample {
-        let run =
-            |fiber_kind| {
+        let run = |fiber_kind| {
             ModelSetup { fiber_kind, ..ModelSetup::new("mt23108-vapi") }.run(test.body).expect("it passes")
         };
         assert_eq!(run(FiberKind::Coroutine), run(FiberKind::Thread), "{}", test.path());

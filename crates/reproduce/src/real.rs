@@ -154,7 +154,7 @@ fn compared((what, rows, gain, cells): &(&'static str, &str, Gain, &[&str]), tim
     let of = |library: &str| best(times, library, cells);
     let today = |other: &BTreeMap<u32, f64>, own: &BTreeMap<u32, f64>| {
         let ratios = own.iter().filter_map(|(turn, own)| Some(own / other.get(turn)?));
-        median(ratios.collect()).map(|ratio| gain.words(ratio))
+        median(ratios.collect()).map(|ratio| gain.ratio_text(ratio))
     };
     let by_other = |(other, _): &(&str, &str)| {
         let other = of(other);
@@ -185,7 +185,7 @@ fn paper(rows: &str, gain: Gain) -> String {
     };
     let mut values = rows.split(' ').filter_map(printed);
     match (values.next(), values.next()) {
-        (Some(own), Some(other)) => gain.words(own / other),
+        (Some(own), Some(other)) => gain.ratio_text(own / other),
         (Some(value), None) if gain == Gain::Times => format!("{value:.1} x"),
         (Some(value), None) => format!("{value:.0} %"),
         (None, _) => String::new(),
@@ -194,7 +194,7 @@ fn paper(rows: &str, gain: Gain) -> String {
 
 impl Gain {
     /// A ratio of times, ours to theirs, in the paper's terms.
-    fn words(self, ratio: f64) -> String {
+    fn ratio_text(self, ratio: f64) -> String {
         match self {
             Self::Less => format!("{:.0} %", (1.0 - ratio) * 100.0),
             Self::More => format!("{:.0} %", (1.0 / ratio - 1.0) * 100.0),

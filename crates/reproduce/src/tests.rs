@@ -176,7 +176,7 @@ fn run(asked: &str, figures: bool) -> Reproduction {
         measure: &made_up,
         threads: 2,
     };
-    reproduce(request, &mut (), &AtomicBool::new(false)).expect("nobody stops it")
+    reproduce(request, &mut (), &AtomicBool::new(false)).expect("not stopped")
 }
 
 fn row<'a>(all: &'a Reproduction, id: &str) -> &'a Row {

@@ -30,7 +30,7 @@ fn the_stored_table_is_that_of_the_model() {
         for line in lines.iter().step_by(lines.len() / LINES) {
             let (card, key) = (line.card.clone(), line.key.clone());
             let trial = Trial { card, key, to: line.to, assumed: line.assumed };
-            let again = all.moved(&trial, &[line.card.as_str()], &go).expect("it moved something");
+            let again = all.moved(&trial, &[line.card.as_str()], &go).expect("a moved row");
             assert!(alike(line, &again), "{line:?}\nis now {again:?}");
         }
         let missing = |trial: &Trial| !lines.iter().any(|line| line.key == trial.key && line.to == trial.to);

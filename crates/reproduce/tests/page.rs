@@ -35,7 +35,7 @@ fn the_reproduction_shows_the_papers_figures() {
         measure: &made_up,
         threads: 2,
     };
-    let all = reproduce(request, &mut (), &AtomicBool::new(false)).expect("nobody stops it");
+    let all = reproduce(request, &mut (), &AtomicBool::new(false)).expect("not stopped");
     let text = html(&all).expect("a page");
     // The rows furthest off name their subject, also rows with one number and no variant.
     let furthest = text.split("Furthest off").nth(1).and_then(|rest| rest.split("</ul>").next());

@@ -128,7 +128,7 @@ mod tests {
     fn an_archive_byte_by_byte() {
         let mut bytes = Vec::new();
         let entries = [Entry::program("init", b"#!/x\n")];
-        write_archive(&entries, &mut bytes).expect("memory takes all");
+        write_archive(&entries, &mut bytes).expect("writes to memory succeed");
         assert!(bytes.starts_with(b"07070100000001000081ed"), "{}", String::from_utf8_lossy(&bytes));
         assert_eq!(&bytes[110..116], b"init\0\0", "the name, its zero, padding to four");
         assert_eq!(&bytes[116..124], b"#!/x\n\0\0\0");

@@ -87,7 +87,7 @@ impl Judgement {
     /// The result as a sentence; an error if there is any complaint.
     pub(crate) fn verdict(&self, crc: bool) -> Result<String> {
         let Self { frames, fpdus, crc_good, sent, covered, odd, .. } = self;
-        ensure!(odd.is_empty(), "tshark minds in what we sent: {}", odd.join("; "));
+        ensure!(odd.is_empty(), "tshark reports errors in our frames: {}", odd.join("; "));
         ensure!(*frames > 0 && *fpdus > 0, "tshark sees {frames} MPA frames and {fpdus} FPDUs of ours");
         ensure!(sent == covered, "tshark makes sense of {covered} bytes of the {sent} that we sent");
         ensure!(!crc || crc_good == fpdus, "{crc_good} of our {fpdus} FPDUs have a good CRC");
@@ -202,6 +202,6 @@ Transmission Control Protocol, Src Port: 5000, Dst Port: 7000, Seq: 25, Ack: 1, 
         assert!(cut.verdict(false).is_err(), "bytes that are no FPDU");
         let odd = format!("{TEXT}iWARP\n    [Expert Info (Warning/Protocol): odd]\n");
         let odd = judge(&odd, 7000, Direction::To).expect("well-formed");
-        assert!(odd.verdict(true).expect_err("an expert item").to_string().contains("odd"));
+        assert!(odd.verdict(true).expect_err("an error reported by tshark").to_string().contains("odd"));
     }
 }

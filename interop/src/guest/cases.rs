@@ -40,11 +40,7 @@ pub(crate) const CASES: &[Case<Testbed>] = &[
         run: accept_race,
     },
     Case { name: "coalesced", shows: "siw's reply and first FPDUs in one piece (5)", run: coalesced },
-    Case {
-        name: "early-bytes",
-        shows: "bytes that nobody may send behind siw's request (5)",
-        run: early_bytes,
-    },
+    Case { name: "early-bytes", shows: "unexpected bytes after siw's request (5)", run: early_bytes },
     Case { name: "private-data", shows: "as much as siw takes and sends, and more (6)", run: private_data },
     Case { name: "rejected", shows: "siw's program refuses, and says why", run: rejected },
     Case {
@@ -80,7 +76,7 @@ const PEER_CONNECTS: &str = "peer connect HOST PORT speak=1";
 const PEER_WAITS: &str = "peer connect HOST PORT";
 
 /// Combines the steps of a case: all must succeed; their results are joined.
-fn all(steps: impl IntoIterator<Item = Result<Verdict>>) -> Result<Verdict> {
+fn run_all(steps: impl IntoIterator<Item = Result<Verdict>>) -> Result<Verdict> {
     let mut said = Vec::new();
     for step in steps {
         said.push(step?.0);
@@ -90,7 +86,7 @@ fn all(steps: impl IntoIterator<Item = Result<Verdict>>) -> Result<Verdict> {
 
 fn rping_client(testbed: &mut Testbed) -> Result<Verdict> {
     testbed.siw(Siw::default())?;
-    all(TEXTS.iter().map(|(size, count)| {
+    run_all(TEXTS.iter().map(|(size, count)| {
         let ours = format!("client ADDR size={size} count={count}");
         testbed.connect(
             "rping",
@@ -102,7 +98,7 @@ fn rping_client(testbed: &mut Testbed) -> Result<Verdict> {
 
 fn rping_server(testbed: &mut Testbed) -> Result<Verdict> {
     testbed.siw(Siw::default())?;
-    all(TEXTS.iter().map(|(size, count)| {
+    run_all(TEXTS.iter().map(|(size, count)| {
         let theirs = format!("rping -c -a HOST -p PORT -v -V -S {size} -C {count}");
         testbed.accept("rping", "server ADDR", &theirs)
     }))
@@ -118,19 +114,19 @@ fn rping_crc(testbed: &mut Testbed) -> Result<Verdict> {
     );
     let replied = testbed.accept("rping", "server ADDR crc=1", theirs);
     testbed.siw(Siw { crc: true, ..Siw::default() })?;
-    all([asked, replied, testbed.accept("rping", "server ADDR", theirs)])
+    run_all([asked, replied, testbed.accept("rping", "server ADDR", theirs)])
 }
 
 fn bytes_active(testbed: &mut Testbed) -> Result<Verdict> {
     testbed.siw(Siw::default())?;
     let many = "connect ADDR pieces=16 sizes=1000,65536,1048577,4194307";
-    all([testbed.connect("interop", "connect ADDR", PEER), testbed.connect("interop", many, PEER)])
+    run_all([testbed.connect("interop", "connect ADDR", PEER), testbed.connect("interop", many, PEER)])
 }
 
 fn bytes_passive(testbed: &mut Testbed) -> Result<Verdict> {
     testbed.siw(Siw::default())?;
     let many = "listen ADDR hear=1 pieces=16 sizes=1000,65536,1048577,4194307";
-    all([
+    run_all([
         testbed.accept("interop", "listen ADDR hear=1", PEER_CONNECTS),
         testbed.accept("interop", many, PEER_CONNECTS),
     ])
@@ -147,7 +143,7 @@ fn bytes_crc(testbed: &mut Testbed) -> Result<Verdict> {
         "listen ADDR hear=1 fpdu=1461 pieces=7 sizes=1,1000,65537,1048577",
         PEER_CONNECTS,
     );
-    all([active, small, passive, odd])
+    run_all([active, small, passive, odd])
 }
 
 fn mpa1_active(testbed: &mut Testbed) -> Result<Verdict> {
@@ -155,7 +151,7 @@ fn mpa1_active(testbed: &mut Testbed) -> Result<Verdict> {
     // siw's librdmacm grants no reads in revision 1 (4), so both sides use none.
     let without_reads = format!("connect ADDR mpa=1 sent=1 depth=0 ways=45 {FEW}");
     let crc = format!("connect ADDR mpa=1 sent=1 depth=0 ways=45 crc=1 {FEW}");
-    all([
+    run_all([
         testbed.connect("interop", &without_reads, "peer listen PORT depth=0"),
         testbed.connect("interop", &crc, "peer listen PORT depth=0"),
     ])
@@ -169,7 +165,7 @@ fn mpa1_passive(testbed: &mut Testbed) -> Result<Verdict> {
     let listen = format!("listen ADDR sent=1 hear=1 {FEW}");
     let bytes = testbed.accept("interop", &listen, PEER_CONNECTS);
     testbed.siw(Siw { mpa: 1, crc: true, ..Siw::default() })?;
-    all([rping, bytes, testbed.accept("interop", &listen, PEER_CONNECTS)])
+    run_all([rping, bytes, testbed.accept("interop", &listen, PEER_CONNECTS)])
 }
 
 fn mpa1_only(testbed: &mut Testbed) -> Result<Verdict> {
@@ -194,7 +190,7 @@ fn mpa1_only(testbed: &mut Testbed) -> Result<Verdict> {
 fn rtr(testbed: &mut Testbed, rtr: u32) -> Result<Verdict> {
     testbed.siw(Siw { peer_to_peer: true, rtr, ..Siw::default() })?;
     let plain = testbed.accept("interop", &format!("listen ADDR {FEW}"), PEER_WAITS);
-    all([plain, testbed.accept("interop", &format!("listen ADDR crc=1 {FEW}"), PEER_WAITS)])
+    run_all([plain, testbed.accept("interop", &format!("listen ADDR crc=1 {FEW}"), PEER_WAITS)])
 }
 
 fn rtr_write(testbed: &mut Testbed) -> Result<Verdict> {

@@ -105,13 +105,13 @@ impl Image {
             fs::remove_dir_all(folder)?;
         }
         fs::create_dir_all(folder)?;
-        let versions = make(folder)?;
+        let versions = build_image(folder)?;
         fs::write(&stamp, [&[recipe][..], &versions].concat().join("\n"))?;
         Ok((Self { folder: folder.to_owned(), versions }, true))
     }
 }
 
-fn make(folder: &Path) -> Result<Vec<String>> {
+fn build_image(folder: &Path) -> Result<Vec<String>> {
     let work = folder.join("work");
     let blank = work.to_string_lossy().contains(char::is_whitespace);
     ensure!(!blank, "the kernel's makefiles cannot live with blanks in a path: {}", work.display());

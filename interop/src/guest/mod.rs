@@ -209,12 +209,12 @@ impl Guest {
     /// Starts a command; it is killed after `limit` seconds.
     pub(crate) fn begin(&self, script: &str, limit: u32) -> Job {
         let (token, script, agent) = (self.token.clone(), script.to_owned(), self.agent);
-        Job(thread::spawn(move || talk(agent, &token, &script, limit)))
+        Job(thread::spawn(move || call_agent(agent, &token, &script, limit)))
     }
 
     /// Runs a command, for at most `limit` seconds.
     pub(crate) fn run(&self, script: &str, limit: u32) -> Result<Ended> {
-        talk(self.agent, &self.token, script, limit)
+        call_agent(self.agent, &self.token, script, limit)
     }
 
     /// Starts a program that listens, and waits until it does.
@@ -236,7 +236,7 @@ impl Guest {
     }
 }
 
-fn talk(agent: u16, token: &str, script: &str, limit: u32) -> Result<Ended> {
+fn call_agent(agent: u16, token: &str, script: &str, limit: u32) -> Result<Ended> {
     let mut stream =
         TcpStream::connect((Ipv4Addr::LOCALHOST, agent)).context("the guest cannot be reached")?;
     stream.set_read_timeout(Some(Duration::from_secs(u64::from(limit) + 30)))?;

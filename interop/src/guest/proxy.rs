@@ -39,11 +39,11 @@ pub(crate) fn start(target: u16, stream: Stream, damage: Damage) -> Result<u16> 
     let port = listener.local_addr()?.port();
     listener.set_nonblocking(true)?;
     // If one end aborts the connection, the other end must notice.
-    thread::spawn(move || drop(pass_one(&listener, target, stream, damage)));
+    thread::spawn(move || drop(forward_connection(&listener, target, stream, damage)));
     Ok(port)
 }
 
-fn pass_one(listener: &TcpListener, target: u16, stream: Stream, damage: Damage) -> Result<()> {
+fn forward_connection(listener: &TcpListener, target: u16, stream: Stream, damage: Damage) -> Result<()> {
     let began = Instant::now();
     let near = loop {
         match listener.accept() {
@@ -63,14 +63,14 @@ fn pass_one(listener: &TcpListener, target: u16, stream: Stream, damage: Damage)
     let of = |this: Stream| (this == stream).then_some(damage);
     let (forth, back) = (of(Stream::Forth), of(Stream::Back));
     let (near_too, far_too) = (near.try_clone()?, far.try_clone()?);
-    let other = thread::spawn(move || pass(far_too, near_too, back));
-    pass(near, far, forth);
+    let other = thread::spawn(move || forward(far_too, near_too, back));
+    forward(near, far, forth);
     let _ = other.join();
     Ok(())
 }
 
 /// Forwards bytes until the sending end closes.
-fn pass(mut from: TcpStream, mut to: TcpStream, damage: Option<Damage>) {
+fn forward(mut from: TcpStream, mut to: TcpStream, damage: Option<Damage>) {
     let done = match damage {
         Some(damage) => apply_damage(&mut from, &mut to, damage),
         None => Ok(()),

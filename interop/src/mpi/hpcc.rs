@@ -55,7 +55,7 @@ fn judged(said: &str) -> Result<String> {
     let passed = said.lines().filter(|line| line.ends_with("PASSED")).count();
     ensure!(passed > 0 && !said.contains("FAILED"), "Linpack and PTRANS passed {passed}: {}", tail(said));
     let errors = value("MPIRandomAccess_ErrorsFraction").context("random updates have a line")?;
-    ensure!(errors.parse::<f64>().is_ok_and(|errors| errors < 0.01), "random updates went wrong: {errors}");
+    ensure!(errors.parse::<f64>().is_ok_and(|errors| errors < 0.01), "random updates have errors: {errors}");
     Ok(format!("{passed} tests passed, {errors} of random updates wrong"))
 }
 

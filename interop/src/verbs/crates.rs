@@ -37,7 +37,7 @@ const PROGRAMS: &[ProgramRun] = &[
 
 fn sideway(clients: &mut Clients) -> Result<Verdict> {
     let programs = install(clients.folder())?;
-    clients.all_from(programs, PROGRAMS)
+    clients.run_all_from(programs, PROGRAMS)
 }
 
 /// Builds the programs below this folder; returns their folder.

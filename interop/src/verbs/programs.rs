@@ -14,37 +14,41 @@ use xtask::limited::Running;
 use xtask::workspace::{Workspace, counted, run};
 
 pub(crate) const CASES: &[Case<Clients>] = &[
-    Case { name: "verbs-list", shows: "what describes devices", run: |clients| clients.all(LISTS) },
+    Case { name: "verbs-list", shows: "what describes devices", run: |clients| clients.run_all(LISTS) },
     Case {
         name: "verbs-pingpong",
         shows: "pairs that exchange their numbers",
-        run: |clients| clients.all(PINGPONGS),
+        run: |clients| clients.run_all(PINGPONGS),
     },
-    Case { name: "verbs-cm", shows: "pairs that are connected by librdmacm", run: |clients| clients.all(CM) },
+    Case {
+        name: "verbs-cm",
+        shows: "pairs that are connected by librdmacm",
+        run: |clients| clients.run_all(CM),
+    },
     Case {
         name: "verbs-perftest",
         shows: "perftest without librdmacm",
-        run: |clients| clients.all(PERFTEST),
+        run: |clients| clients.run_all(PERFTEST),
     },
     Case {
         name: "verbs-perftest-cm",
         shows: "perftest over librdmacm",
-        run: |clients| clients.all(PERFTEST_CM),
+        run: |clients| clients.run_all(PERFTEST_CM),
     },
     Case {
         name: "verbs-libfabric",
         shows: "libfabric's provider for verbs",
-        run: |clients| clients.all(LIBFABRIC),
+        run: |clients| clients.run_all(LIBFABRIC),
     },
-    Case { name: "verbs-ucx", shows: "UCX over rc_verbs and ud_verbs", run: |clients| clients.all(UCX) },
-    Case { name: "verbs-qperf", shows: "qperf", run: |clients| clients.all(QPERF) },
-    Case { name: "verbs-fio", shows: "fio's engine for RDMA", run: |clients| clients.all(FIO) },
+    Case { name: "verbs-ucx", shows: "UCX over rc_verbs and ud_verbs", run: |clients| clients.run_all(UCX) },
+    Case { name: "verbs-qperf", shows: "qperf", run: |clients| clients.run_all(QPERF) },
+    Case { name: "verbs-fio", shows: "fio's engine for RDMA", run: |clients| clients.run_all(FIO) },
     Case {
         name: "verbs-qemu",
         shows: "a guest of QEMU that moves by RDMA",
-        run: |clients| clients.all(QEMU),
+        run: |clients| clients.run_all(QEMU),
     },
-    Case { name: "verbs-mpi", shows: "Open MPI over UCX and libfabric", run: |clients| clients.all(MPI) },
+    Case { name: "verbs-mpi", shows: "Open MPI over UCX and libfabric", run: |clients| clients.run_all(MPI) },
 ];
 
 /// How long one of the programs may run.
@@ -335,20 +339,20 @@ impl Clients {
         Ok(Self { nicety: workspace.target().join("debug/nicety"), folder, preferred: None, step: 0 })
     }
 
-    /// Like [`Clients::all`], with the programs of this folder where they exist.
-    pub(crate) fn all_from(&mut self, folder: PathBuf, rows: &[ProgramRun]) -> Result<Verdict> {
+    /// Like [`Clients::run_all`], with the programs of this folder where they exist.
+    pub(crate) fn run_all_from(&mut self, folder: PathBuf, rows: &[ProgramRun]) -> Result<Verdict> {
         self.preferred = Some(folder);
-        let verdict = self.all(rows);
+        let verdict = self.run_all(rows);
         self.preferred = None;
         verdict
     }
 
     /// Runs each row on each device.
-    fn all(&mut self, rows: &[ProgramRun]) -> Result<Verdict> {
+    fn run_all(&mut self, rows: &[ProgramRun]) -> Result<Verdict> {
         let (mut wrong, mut count) = (0, 0);
         for row in rows {
             for (device, gid) in DEVICES {
-                let result = self.one(row, device, gid);
+                let result = self.run_one(row, device, gid);
                 let word = match (&result, &row.end) {
                     (Err(why), _) => format!("FAILED {why:#}"),
                     (Ok(()), RunEnd::Refused) => "refused".to_owned(),
@@ -366,7 +370,7 @@ impl Clients {
         Ok(Verdict(format!("{} ended as expected", counted(count, "run"))))
     }
 
-    fn one(&mut self, row: &ProgramRun, device: &str, gid: &str) -> Result<()> {
+    fn run_one(&mut self, row: &ProgramRun, device: &str, gid: &str) -> Result<()> {
         let port = match row.server.contains("PORT")
             || !matches!(row.end, RunEnd::Client(_) | RunEnd::ClientOf(_))
         {

@@ -51,7 +51,7 @@ fn modules(clients: &mut Clients) -> Result<Verdict> {
     let (mut total, mut unexpected, mut failed) = (Counts::default(), Vec::new(), BTreeSet::new());
     for module in names(&root.join(TESTS))? {
         for (device, _) in DEVICES {
-            let counts = one(clients, &root, &module, device)?;
+            let counts = run_module(clients, &root, &module, device)?;
             println!(
                 "  {module:<24} {device:<16} {:>3} passed, {:>3} skipped, {} failed",
                 counts.passed,
@@ -107,7 +107,7 @@ fn names(tests: &Path) -> Result<BTreeSet<String>> {
         .collect())
 }
 
-fn one(clients: &mut Clients, root: &Path, module: &str, device: &str) -> Result<Counts> {
+fn run_module(clients: &mut Clients, root: &Path, module: &str, device: &str) -> Result<Counts> {
     let mut command = clients.command(device);
     command.env("PYTHONPATH", root.join("usr/lib/python3/dist-packages"));
     command.arg("/usr/bin/python3").arg(root.join(TESTS).join("run_tests.py")).args([

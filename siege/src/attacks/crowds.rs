@@ -29,7 +29,7 @@ pub(super) const ATTACK: Attack = Attack {
 
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     while budget.has_time_left() {
-        let count = if budget.left() > Duration::from_secs(20) { CROWD } else { SMALL };
+        let count = if budget.time_left() > Duration::from_secs(20) { CROWD } else { SMALL };
         for device in ["shm", "iwarp"] {
             tally.tried += 1;
             let mut child = Child::start("crowd")?;
@@ -41,7 +41,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
             let [connect_us, close_us, left, later, slowest_us, slowest] = words[..] else {
                 bail!("the crowd said `{said}`")
             };
-            child.end(Duration::from_secs(10))?;
+            child.expect_success(Duration::from_secs(10))?;
             let took = Duration::from_micros(connect_us.max(close_us));
             tally.late = tally.late.max(took);
             let line = format!(
@@ -55,7 +55,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
             );
             // The first of each, and what is amiss, whenever it comes.
             if tally.tried <= 2 || took > ATTACK.late_max || left > LEFT_MAX {
-                tally.note(line);
+                tally.add_note(line);
             }
             tally.left_over += u64::from(left > LEFT_MAX);
             tally.survived += u64::from(left <= LEFT_MAX);

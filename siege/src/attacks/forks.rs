@@ -11,7 +11,7 @@ use verbs::{Access, Buf, RecvWr, SendOp, SendWr, Wc};
 
 use crate::attack::{Attack, Budget, Tally};
 use crate::child::{Child, receive_from_parent, send_to_parent};
-use crate::end::{DEVICES, End, Link, PEERS, within};
+use crate::endpoint::{DEVICES, Endpoint, Link, PEERS, within};
 use crate::resources::ResourceCounts;
 use crate::stress_traffic::StressTraffic;
 use host::Rng;
@@ -37,7 +37,7 @@ pub(crate) const ATTACK: Attack = Attack {
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     // Forked children are reparented to this process when their parents die.
     set_child_subreaper(Some(getpid()))?;
-    let mut ends: Vec<End> = DEVICES.iter().map(|name| End::open(name)).collect::<Result<_>>()?;
+    let mut ends: Vec<Endpoint> = DEVICES.iter().map(|name| Endpoint::open(name)).collect::<Result<_>>()?;
     let (mut at, mut level) = (0, None);
     while budget.has_time_left() {
         let (which, deed) = (at % DEVICES.len(), DEEDS[at / DEVICES.len() % DEEDS.len()]);
@@ -46,8 +46,8 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         match round(DEVICES[which], &ends[which], deed, seed, tally) {
             Ok(()) => tally.survived += 1,
             Err(why) => {
-                tally.note(format!("{deed} on {}, seed {seed}: {why:#}", DEVICES[which]));
-                ends[which] = End::on(&ends[which].device)?;
+                tally.add_note(format!("{deed} on {}, seed {seed}: {why:#}", DEVICES[which]));
+                ends[which] = Endpoint::on_device(&ends[which].device)?;
             }
         }
         at += 1;
@@ -62,7 +62,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 }
 
 /// One parent forks and is killed; the peer must notice.
-fn round(name: &str, end: &End, deed: &str, seed: u64, tally: &mut Tally) -> Result<()> {
+fn round(name: &str, end: &Endpoint, deed: &str, seed: u64, tally: &mut Tally) -> Result<()> {
     let (mut rng, listener) = (Rng::new(seed), end.listen()?);
     let mut child = Child::start(ROLE)?;
     child.send(format!("{} {deed} {} {name}", listener.addr().port(), rng.next_u64()))?;
@@ -99,10 +99,10 @@ fn round(name: &str, end: &End, deed: &str, seed: u64, tally: &mut Tally) -> Res
     let late = traffic.run_until_disconnected(end, &link, true, tally)?.saturating_duration_since(gone);
     tally.record_reaction(late);
     tally.outside += end.count_changed_canaries()?;
-    forked.end(deed, tally).with_context(|| format!("{late:?} after its parent's death"))
+    forked.check_and_kill(deed, tally).with_context(|| format!("{late:?} after its parent's death"))
 }
 
-fn step(end: &End, link: &Link, traffic: &mut StressTraffic, tally: &mut Tally) -> Result<()> {
+fn step(end: &Endpoint, link: &Link, traffic: &mut StressTraffic, tally: &mut Tally) -> Result<()> {
     traffic.post(end, link)?;
     traffic.poll(end, link, tally)?;
     let event = end.event_now();
@@ -115,7 +115,7 @@ struct ForkedChild(Pid);
 
 impl ForkedChild {
     /// Kills the child. It must have lived until now, or have exited successfully if its deed was to exit.
-    fn end(self, deed: &str, tally: &mut Tally) -> Result<()> {
+    fn check_and_kill(self, deed: &str, tally: &mut Tally) -> Result<()> {
         if deed != "exits" {
             if let Ok(None) = waitpid(Some(self.0), WaitOptions::NOHANG) {
                 return Ok(());
@@ -150,7 +150,7 @@ pub(crate) fn parent() -> Result<()> {
     let Some(line) = receive_from_parent()? else { return Ok(()) };
     let words: Vec<&str> = line.splitn(4, ' ').collect();
     let [port, deed, seed, name] = words[..] else { bail!("told `{line}`") };
-    let (end, mut rng, mut tally) = (End::open(name)?, Rng::new(seed.parse()?), Tally::default());
+    let (end, mut rng, mut tally) = (Endpoint::open(name)?, Rng::new(seed.parse()?), Tally::default());
     let link = end.connect(port.parse()?)?;
     let mut traffic = StressTraffic::new(&end, &link, Rng::new(rng.next_u64()))?;
     traffic.run_for(&end, &link, Duration::from_micros(rng.below(5000)), &mut tally)?;
@@ -174,7 +174,7 @@ pub(crate) fn parent() -> Result<()> {
 }
 
 /// In the forked child: calls on what the parent opened must fail without harm.
-fn use_inherited(deed: &str, end: End, link: Link) -> Result<()> {
+fn use_inherited(deed: &str, end: Endpoint, link: Link) -> Result<()> {
     let piece = [end.mr.sge(0, 64)];
     let refused = |what: &str, taken: bool| {
         ensure!(!taken, "{what} of the parent's device is possible");
@@ -214,7 +214,7 @@ fn use_inherited(deed: &str, end: End, link: Link) -> Result<()> {
         }
         "opens" => {
             // A device that the child opens after the fork works.
-            let own = End::open(end.device.name())?;
+            let own = Endpoint::open(end.device.name())?;
             drop(own.listen()?);
         }
         _ => {}

@@ -12,7 +12,7 @@ use super::soak::stay;
 use super::stopped::Peer;
 use crate::attack::{Attack, Budget, Tally};
 use crate::child::{Child, die_with_parent, receive_from_parent, send_to_parent};
-use crate::end::{DEVICES, End, Link, ROUND_MAX};
+use crate::endpoint::{DEVICES, Endpoint, Link, ROUND_MAX};
 use crate::resources::ResourceCounts;
 use crate::stress_traffic::StressTraffic;
 use host::Rng;
@@ -27,7 +27,7 @@ const NOBODY: u32 = 54_321;
 const STARVED: &str = "memory allocation of";
 
 /// A limit, and between what values it is tried.
-struct Limit {
+struct ResourceLimit {
     name: &'static str,
     resource: Resource,
     low: u64,
@@ -36,13 +36,25 @@ struct Limit {
     used: Option<&'static str>,
 }
 
-const LIMITS: &[Limit] = &[
-    Limit { name: "descriptors", resource: Resource::Nofile, low: 3, doublings: 5, used: None },
-    Limit { name: "space", resource: Resource::As, low: 4 << 10, doublings: 23, used: Some("VmSize:") },
-    Limit { name: "files", resource: Resource::Fsize, low: 1, doublings: 36, used: None },
-    Limit { name: "threads", resource: Resource::Nproc, low: 1, doublings: 3, used: None },
-    Limit { name: "data", resource: Resource::Data, low: 4 << 10, doublings: 20, used: Some("VmData:") },
-    Limit { name: "locked", resource: Resource::Memlock, low: 1, doublings: 20, used: None },
+const LIMITS: &[ResourceLimit] = &[
+    ResourceLimit { name: "descriptors", resource: Resource::Nofile, low: 3, doublings: 5, used: None },
+    ResourceLimit {
+        name: "space",
+        resource: Resource::As,
+        low: 4 << 10,
+        doublings: 23,
+        used: Some("VmSize:"),
+    },
+    ResourceLimit { name: "files", resource: Resource::Fsize, low: 1, doublings: 36, used: None },
+    ResourceLimit { name: "threads", resource: Resource::Nproc, low: 1, doublings: 3, used: None },
+    ResourceLimit {
+        name: "data",
+        resource: Resource::Data,
+        low: 4 << 10,
+        doublings: 20,
+        used: Some("VmData:"),
+    },
+    ResourceLimit { name: "locked", resource: Resource::Memlock, low: 1, doublings: 20, used: None },
 ];
 
 /// What this is, for the list.
@@ -66,9 +78,9 @@ struct Outcomes {
 /// Attacks until the budget is spent, and counts.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     // What a process opens once, with its first device, it keeps.
-    drop(End::open(DEVICES[0])?);
+    drop(Endpoint::open(DEVICES[0])?);
     let bare = ResourceCounts::now();
-    let mut ends: Vec<End> = DEVICES.iter().map(|name| End::open(name)).collect::<Result<_>>()?;
+    let mut ends: Vec<Endpoint> = DEVICES.iter().map(|name| Endpoint::open(name)).collect::<Result<_>>()?;
     let mut fates: Vec<Outcomes> = LIMITS.iter().map(|_| Outcomes::default()).collect();
     let mut at = 0;
     while budget.has_time_left() {
@@ -78,15 +90,16 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         let low = LIMITS[limit].low << rng.below(LIMITS[limit].doublings);
         let value = low + rng.below(low);
         tally.tried += 1;
-        let result = Peer::new(name, End::on(&end.device)?, &mut rng).and_then(|mut bystander| {
-            round(name, end, &LIMITS[limit], value, &mut rng, &mut fates[limit], tally)?;
-            bystander.serve(1, tally).context("a bystander")
-        });
+        let result =
+            Peer::new(name, Endpoint::on_device(&end.device)?, &mut rng).and_then(|mut bystander| {
+                round(name, end, &LIMITS[limit], value, &mut rng, &mut fates[limit], tally)?;
+                bystander.serve(1, tally).context("a bystander")
+            });
         match result {
             Ok(()) => tally.survived += 1,
             Err(why) => {
-                tally.note(format!("{} of {value} on {name}, seed {seed}: {why:#}", LIMITS[limit].name));
-                *end = End::on(&end.device)?;
+                tally.add_note(format!("{} of {value} on {name}, seed {seed}: {why:#}", LIMITS[limit].name));
+                *end = Endpoint::on_device(&end.device)?;
             }
         }
         at += 1;
@@ -96,7 +109,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     bare.report_growth(Duration::from_secs(5), tally);
     for (limit, fates) in LIMITS.iter().zip(fates) {
         let Outcomes { worked, refused, starved, example } = fates;
-        tally.note(format!(
+        tally.add_note(format!(
             "{}: {worked} worked, {refused} refused, {starved} had no memory; {example}",
             limit.name
         ));
@@ -107,8 +120,8 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 /// One program under a limit, which is served meanwhile.
 fn round(
     name: &str,
-    end: &End,
-    limit: &Limit,
+    end: &Endpoint,
+    limit: &ResourceLimit,
     value: u64,
     rng: &mut Rng,
     fates: &mut Outcomes,
@@ -126,12 +139,12 @@ fn round(
     let late = began.elapsed().saturating_sub(BUSY);
     tally.record_reaction(late);
     if late > ATTACK.late_max {
-        tally.note(format!(
+        tally.add_note(format!(
             "{} of {value} on {name} took {late:?} longer than its work; it said {said:?}",
             limit.name
         ));
     }
-    let (status, stderr) = child.ended(Duration::from_secs(5))?;
+    let (status, stderr) = child.wait_for_exit(Duration::from_secs(5))?;
     match said.as_deref().map(|said| said.split_once(' ')) {
         Some(Some(("worked", _))) if status.success() => fates.worked += 1,
         Some(Some(("refused", why))) if status.success() => {
@@ -150,20 +163,20 @@ fn round(
 }
 
 /// Serves a child until it has said how it fared, or has ended, and all is over.
-fn serve(end: &End, child: &mut Child, rng: &mut Rng, tally: &mut Tally) -> Result<Option<String>> {
+fn serve(end: &Endpoint, child: &mut Child, rng: &mut Rng, tally: &mut Tally) -> Result<Option<String>> {
     let (mut said, mut gone, mut connection, began) = (None, false, None, Instant::now());
     let mut asked = None;
     loop {
         match end.cm.poll_event() {
             Some(CmEvent::ConnectRequest(request)) => {
-                let (qp, peer) = (end.qp(None)?, End::peer_of(&request.private_data)?);
+                let (qp, peer) = (end.qp(None)?, Endpoint::peer_of(&request.private_data)?);
                 // Whoever asked may be out of something, or dead, by now.
                 if end.cm.accept(request, &qp, &end.param()).is_ok() {
                     asked = Some(Link { qp, peer });
                 }
             }
             Some(CmEvent::Established { .. }) => {
-                let link = asked.take().context("nobody asked for what is established")?;
+                let link = asked.take().context("a connection was established without a request")?;
                 let traffic = StressTraffic::new(end, &link, Rng::new(rng.next_u64()))?;
                 connection = Some((link, traffic));
             }
@@ -233,7 +246,7 @@ fn used(what: &str) -> Result<u64> {
 
 /// Opens, connects, storms and ends the connection.
 fn visit(name: &str, port: u16, seed: u64) -> Result<u64> {
-    let (end, mut tally) = (End::open(name)?, Tally::default());
+    let (end, mut tally) = (Endpoint::open(name)?, Tally::default());
     let link = end.connect(port)?;
     let traffic = stay(&end, &link, seed, true, &mut tally)?;
     if tally.lost + tally.doubled + end.count_changed_canaries()? > 0 {

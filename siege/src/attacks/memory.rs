@@ -8,7 +8,7 @@ use verbs::{Access, Buf, Device, Error, Pd, QpCap, QpInit, SrqInit};
 
 use super::stopped::Peer;
 use crate::attack::{Attack, Budget, Tally};
-use crate::end::End;
+use crate::endpoint::Endpoint;
 use crate::traces::{ResourceCounts, memory_here, settled};
 use host::Rng;
 
@@ -74,7 +74,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
                 refused += refusals;
                 tally.survived += 1;
             }
-            Err(why) => tally.note(format!("{greed:?} on {}, seed {seed}: {why:#}", DEVICES[which])),
+            Err(why) => tally.add_note(format!("{greed:?} on {}, seed {seed}: {why:#}", DEVICES[which])),
         }
         // One-time allocations, such as room in a table, have been made in the first round of each kind.
         let allowed = if at < rows { TABLES } else { level + SLACK };
@@ -82,7 +82,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         if now > allowed {
             tally.left_over += 1;
             let (now, allowed) = (now >> 20, allowed >> 20);
-            tally.note(format!("{greed:?} on {}: {now} MiB stay, {allowed} may", DEVICES[which]));
+            tally.add_note(format!("{greed:?} on {}: {now} MiB stay, {allowed} may", DEVICES[which]));
         }
         if at < rows {
             level = level.max(now);
@@ -90,14 +90,17 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         at += 1;
     }
     let rounds = at as f64 / rows as f64;
-    tally.note(format!("{refused} refusals, {rounds:.1} times each; {} MiB stay of the first", level >> 20));
+    tally.add_note(format!(
+        "{refused} refusals, {rounds:.1} times each; {} MiB stay of the first",
+        level >> 20
+    ));
     Ok(())
 }
 
 /// Exhausts a resource and releases it, twice; returns how often it was exhausted.
 fn round(greed: Exhaustion, name: &str, device: &Device, seed: u64, tally: &mut Tally) -> Result<u64> {
     let mut rng = Rng::new(seed);
-    let mut bystander = Peer::new(name, End::on(device)?, &mut rng)?;
+    let mut bystander = Peer::new(name, Endpoint::on_device(device)?, &mut rng)?;
     bystander.serve(1, tally)?;
     let held = ResourceCounts::now();
     let pd = device.alloc_pd()?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::attack::{Attack, Budget, Tally};
 use crate::child::{Child, receive_from_parent, send_to_parent};
-use crate::end::{DEVICES, End, ROUND_MAX};
+use crate::endpoint::{DEVICES, Endpoint, ROUND_MAX};
 use crate::resources::ResourceCounts;
 use crate::stress_traffic::StressTraffic;
 use host::Rng;
@@ -18,7 +18,7 @@ use host::Rng;
 pub(crate) const ROLE: &str = "resident";
 
 /// A set of namespaces.
-struct Place {
+struct NamespaceSet {
     name: &'static str,
     /// The options of unshare(1) that create it.
     how: &'static [&'static str],
@@ -28,24 +28,24 @@ struct Place {
 
 const PID: &[&str] = &["--pid", "--fork", "--kill-child"];
 
-const PLACES: &[Place] = &[
-    Place { name: "processes", how: PID, reaches: (true, true) },
-    Place {
+const NAMESPACE_SETS: &[NamespaceSet] = &[
+    NamespaceSet { name: "processes", how: PID, reaches: (true, true) },
+    NamespaceSet {
         name: "processes, with their own /proc",
         how: &["--pid", "--fork", "--kill-child", "--mount-proc"],
         reaches: (true, true),
     },
-    Place { name: "users, the same", how: &["--user", "--map-root-user"], reaches: (true, true) },
-    Place { name: "users, another", how: &["--user", "--map-user=1234"], reaches: (false, true) },
-    Place {
+    NamespaceSet { name: "users, the same", how: &["--user", "--map-root-user"], reaches: (true, true) },
+    NamespaceSet { name: "users, another", how: &["--user", "--map-user=1234"], reaches: (false, true) },
+    NamespaceSet {
         name: "users and processes",
         how: &["--user", "--map-root-user", "--pid", "--fork", "--kill-child"],
         reaches: (true, true),
     },
-    Place { name: "networks", how: &["--net"], reaches: (false, false) },
+    NamespaceSet { name: "networks", how: &["--net"], reaches: (false, false) },
 ];
 
-impl Place {
+impl NamespaceSet {
     /// Whether this machine can create it.
     fn is_possible(&self) -> bool {
         let mut command = Command::new("unshare");
@@ -78,16 +78,17 @@ pub(crate) const ATTACK: Attack = Attack {
 
 /// Attacks until the budget is spent, and counts the results.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
-    let (possible, not): (Vec<&Place>, Vec<&Place>) = PLACES.iter().partition(|place| place.is_possible());
+    let (possible, not): (Vec<&NamespaceSet>, Vec<&NamespaceSet>) =
+        NAMESPACE_SETS.iter().partition(|place| place.is_possible());
     for place in not {
-        tally.note(format!("SKIPPED {}: such a namespace cannot be made here", place.name));
+        tally.add_note(format!("SKIPPED {}: such a namespace cannot be made here", place.name));
     }
     if possible.is_empty() {
         // No namespace can be created; the note says so.
         (tally.tried, tally.survived) = (1, 1);
         return Ok(());
     }
-    let mut ends: Vec<End> = DEVICES.iter().map(|name| End::open(name)).collect::<Result<_>>()?;
+    let mut ends: Vec<Endpoint> = DEVICES.iter().map(|name| Endpoint::open(name)).collect::<Result<_>>()?;
     let (mut at, mut level) = (0, None);
     while budget.has_time_left() {
         let which = at % DEVICES.len();
@@ -98,7 +99,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         let result = match place {
             Some(place) if place.reaches(name) => inside(place, name, &ends[which], seed, tally),
             Some(place) => outside(place, name, &ends[which]),
-            None => beside(possible[0], name, seed),
+            None => test_siblings(possible[0], name, seed),
         };
         match result {
             Ok(late) => {
@@ -106,9 +107,9 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
                 tally.survived += 1;
             }
             Err(why) => {
-                let place = place.map_or("two beside each other", |place| place.name);
-                tally.note(format!("{place} on {name}, seed {seed}: {why:#}"));
-                ends[which] = End::on(&ends[which].device)?;
+                let place = place.map_or("sibling namespaces", |place| place.name);
+                tally.add_note(format!("{place} on {name}, seed {seed}: {why:#}"));
+                ends[which] = Endpoint::on_device(&ends[which].device)?;
             }
         }
         at += 1;
@@ -123,7 +124,13 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 }
 
 /// A child in a namespace connects, sends, and is killed; returns how long it took to notice.
-fn inside(place: &Place, name: &str, end: &End, seed: u64, tally: &mut Tally) -> Result<Duration> {
+fn inside(
+    place: &NamespaceSet,
+    name: &str,
+    end: &Endpoint,
+    seed: u64,
+    tally: &mut Tally,
+) -> Result<Duration> {
     let (mut child, listener, mut rng) = (place.child()?, end.listen()?, Rng::new(seed));
     child.send(format!("connect {} {} {name}", listener.addr().port(), rng.next_u64()))?;
     ensure!(child.receive()? == "open", "the child has no device");
@@ -147,7 +154,7 @@ fn inside(place: &Place, name: &str, end: &End, seed: u64, tally: &mut Tally) ->
 }
 
 /// A child in an unreachable namespace gets an error, soon.
-fn outside(place: &Place, name: &str, end: &End) -> Result<Duration> {
+fn outside(place: &NamespaceSet, name: &str, end: &Endpoint) -> Result<Duration> {
     let (mut child, listener) = (place.child()?, end.listen()?);
     child.send(format!("connect {} 0 {name}", listener.addr().port()))?;
     let mut said = child.receive()?;
@@ -161,7 +168,7 @@ fn outside(place: &Place, name: &str, end: &End) -> Result<Duration> {
 }
 
 /// Two children in sibling namespaces: one is killed, the other one must notice.
-fn beside(place: &Place, name: &str, seed: u64) -> Result<Duration> {
+fn test_siblings(place: &NamespaceSet, name: &str, seed: u64) -> Result<Duration> {
     let (mut near, mut far, mut rng) = (place.child()?, place.child()?, Rng::new(seed));
     near.send(format!("listen 0 {} {name}", rng.next_u64()))?;
     ensure!(near.receive()? == "open", "one child has no device");
@@ -195,7 +202,7 @@ pub(crate) fn resident() -> Result<()> {
 }
 
 fn stay(way: &str, port: u16, seed: u64, name: &str) -> Result<()> {
-    let (end, mut tally) = (End::open(name)?, Tally::default());
+    let (end, mut tally) = (Endpoint::open(name)?, Tally::default());
     send_to_parent("open")?;
     let listener = end.listen()?;
     let link = if way == "listen" {

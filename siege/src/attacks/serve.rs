@@ -132,12 +132,12 @@ impl AttackedServer {
     fn start(locked: bool) -> Result<Self> {
         let (child, access) = start(locked)?;
         let mut target = Self { child, access, before: [0; 3] };
-        target.before = target.holds();
+        target.before = target.resource_counts();
         Ok(target)
     }
 
     /// Its current descriptors, threads and processes.
-    fn holds(&self) -> [usize; 3] {
+    fn resource_counts(&self) -> [usize; 3] {
         let own = format!("/proc/{}", self.child.pid().as_raw_nonzero());
         let count = |what: &str| std::fs::read_dir(format!("{own}/{what}")).map_or(0, Iterator::count);
         let tasks = std::fs::read_dir(format!("{own}/task")).into_iter().flatten().flatten();
@@ -152,8 +152,12 @@ impl AttackedServer {
     fn left_over(&self) -> u64 {
         let began = Instant::now();
         loop {
-            let more: usize =
-                self.holds().iter().zip(self.before).map(|(now, then)| now.saturating_sub(then)).sum();
+            let more: usize = self
+                .resource_counts()
+                .iter()
+                .zip(self.before)
+                .map(|(now, then)| now.saturating_sub(then))
+                .sum();
             if more == 0 || began.elapsed() > SETTLING {
                 return more as u64;
             }
@@ -185,7 +189,7 @@ impl Access {
     }
 
     /// A connection that has requested a device.
-    fn asked(&self, device: &str) -> Result<TcpStream> {
+    fn connect_with_request(&self, device: &str) -> Result<TcpStream> {
         let mut stream = self.greeted()?;
         wire::write(&mut stream, &setup(device))?;
         Ok(stream)
@@ -211,28 +215,28 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         let held = hostile.attack(way);
         let wrong = hostile.unanswered;
         tally.hung += wrong.len() as u64;
-        wrong.iter().for_each(|what| tally.note(format!("{way:?}: {what}")));
+        wrong.iter().for_each(|what| tally.add_note(format!("{way:?}: {what}")));
         let answered = honest(&target.access);
         drop(held);
         let left = target.left_over();
         tally.left_over += left;
         if left > 0 {
-            tally.note(format!(
+            tally.add_note(format!(
                 "{way:?}: {left} left over, of descriptors, threads, processes: {:?}",
-                target.holds()
+                target.resource_counts()
             ));
         }
         let raw = raw_lines(&target.child);
-        raw.iter().for_each(|line| tally.note(format!("{way:?}: raw text in the log: {line:?}")));
+        raw.iter().for_each(|line| tally.add_note(format!("{way:?}: raw text in the log: {line:?}")));
         tally.outside += raw.len() as u64;
         match answered {
             Ok(after) => {
                 tally.record_reaction(after);
                 if after > PATIENCE / 2 {
-                    tally.note(format!("{way:?}: an honest client was answered after {after:?}"));
+                    tally.add_note(format!("{way:?}: an honest client was answered after {after:?}"));
                 }
             }
-            Err(ref why) => tally.note(format!("{way:?}: an honest client was not answered: {why:#}")),
+            Err(ref why) => tally.add_note(format!("{way:?}: an honest client was not answered: {why:#}")),
         }
         tally.survived += u64::from(answered.is_ok() && left == 0 && raw.is_empty() && target.child.runs());
     }
@@ -251,7 +255,7 @@ pub(super) fn honest(access: &Access) -> Result<Duration> {
     let began = Instant::now();
     let mut last = None;
     for _ in 0..5 {
-        match access.asked("shm").and_then(|mut stream| {
+        match access.connect_with_request("shm").and_then(|mut stream| {
             let answer: Frame = wire::read(&mut stream, FRAME_MAX)?;
             match answer {
                 Frame::Wait { .. } => Ok(()),
@@ -307,12 +311,12 @@ impl Hostile<'_> {
         };
         let mut held = Vec::new();
         for _ in 0..count {
-            held.extend(self.one(way).ok().flatten());
+            held.extend(self.start_client(way).ok().flatten());
         }
         held
     }
 
-    fn one(&mut self, way: ClientBehaviour) -> Result<Option<TcpStream>> {
+    fn start_client(&mut self, way: ClientBehaviour) -> Result<Option<TcpStream>> {
         let access = &self.target.access;
         Ok(match way {
             ClientBehaviour::Silent => Some(access.connect()?),
@@ -322,7 +326,7 @@ impl Hostile<'_> {
             }
             ClientBehaviour::Partial => Some(self.part_of_a_hello()?),
             ClientBehaviour::Dribble => Some(self.dribbled()?),
-            ClientBehaviour::Abandoned => Some(access.asked("shm")?),
+            ClientBehaviour::Abandoned => Some(access.connect_with_request("shm")?),
             ClientBehaviour::Deaf => Some(self.deaf()?),
             ClientBehaviour::Garbage => {
                 let mut stream = access.connect()?;
@@ -362,7 +366,7 @@ impl Hostile<'_> {
 
     /// Requests nonexistent devices again and again, and reads nothing.
     fn deaf(&mut self) -> Result<TcpStream> {
-        let mut stream = self.target.access.asked("shm")?;
+        let mut stream = self.target.access.connect_with_request("shm")?;
         let cell = Cell { experiment: "nothing".into(), size: 8, ..Cell::default() };
         let word = Frame::Word { word: Word::Begin { cell, rank: 1 } };
         let began = Instant::now();
@@ -444,7 +448,7 @@ impl Hostile<'_> {
             for device in
                 [format!("model:{file}"), format!("rails(model:{file},shm)"), format!("model:{file}@0")]
             {
-                let mut stream = self.target.access.asked(&device)?;
+                let mut stream = self.target.access.connect_with_request(&device)?;
                 match self.expect_no(&mut stream, format!("the device {device}")) {
                     Some(why) if why.contains("cannot be read") || why.contains("nothing") => {
                         self.unanswered.push(format!("{device} was looked for: {why}"));
@@ -458,7 +462,7 @@ impl Hostile<'_> {
 
     fn escapes(&mut self) -> Result<Option<TcpStream>> {
         let evil = "\x1b]0;owned\x07\x1b[2J\r\n";
-        let mut stream = self.target.access.asked(&format!("shm{evil}"))?;
+        let mut stream = self.target.access.connect_with_request(&format!("shm{evil}"))?;
         self.expect_no(&mut stream, "escape sequences".to_owned());
         let Some(mut stream) = self.opened()? else { return Ok(None) };
         let word = Word::Failed { why: evil.to_owned(), local: false };
@@ -469,7 +473,7 @@ impl Hostile<'_> {
 
     /// A connection with a process; `None` if the server is full.
     fn opened(&mut self) -> Result<Option<TcpStream>> {
-        let mut stream = self.target.access.asked("shm")?;
+        let mut stream = self.target.access.connect_with_request("shm")?;
         Ok(matches!(wire::read(&mut stream, FRAME_MAX)?, Frame::Opened { .. }).then_some(stream))
     }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::attack::{Attack, Budget, Tally};
 use crate::child::{Child, receive_from_parent, send_to_parent};
-use crate::end::{DEVICES, End, Link};
+use crate::endpoint::{DEVICES, Endpoint, Link};
 use crate::resources::ResourceCounts;
 use crate::stress_traffic::StressTraffic;
 use host::Rng;
@@ -25,7 +25,7 @@ const SLACK: u64 = 16 << 10;
 /// The role: connects at each order, until there are no more orders.
 pub(crate) fn partner() -> Result<()> {
     let Some(device) = receive_from_parent()? else { return Ok(()) };
-    let (end, mut tally) = (End::open(&device)?, Tally::default());
+    let (end, mut tally) = (Endpoint::open(&device)?, Tally::default());
     send_to_parent("ready")?;
     while let Some(line) = receive_from_parent()? {
         let words: Vec<&str> = line.split(' ').collect();
@@ -40,7 +40,7 @@ pub(crate) fn partner() -> Result<()> {
 
 /// One connection, at either end: one of the two ends it after a while, in the middle of traffic.
 pub(super) fn stay(
-    end: &End,
+    end: &Endpoint,
     link: &Link,
     seed: u64,
     ends: bool,
@@ -58,9 +58,9 @@ pub(super) fn stay(
 }
 
 /// A device, and a partner on it.
-struct Pair {
+struct DeviceWithPartner {
     name: &'static str,
-    end: End,
+    end: Endpoint,
     child: Child,
     bytes: u64,
     rounds: u64,
@@ -83,7 +83,14 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     for &name in DEVICES {
         let mut child = Child::start(ROLE)?;
         ensure!(child.request(name)? == "ready", "the partner did not get ready on {name}");
-        pairs.push(Pair { name, end: End::open(name)?, child, bytes: 0, rounds: 0, resident: (0, 0) });
+        pairs.push(DeviceWithPartner {
+            name,
+            end: Endpoint::open(name)?,
+            child,
+            bytes: 0,
+            rounds: 0,
+            resident: (0, 0),
+        });
     }
     let (mut level, mut at) = (None, 0);
     while budget.has_time_left() {
@@ -103,15 +110,15 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     }
     for pair in pairs {
         grown(pair.name, pair.resident.0, pair.resident.1, tally);
-        tally.note(format!("{}: {} connections, {} MiB sent", pair.name, pair.rounds, pair.bytes >> 20));
+        tally.add_note(format!("{}: {} connections, {} MiB sent", pair.name, pair.rounds, pair.bytes >> 20));
         drop(pair.child);
     }
     Ok(())
 }
 
 /// A connection, from listening to its end.
-fn round(pair: &mut Pair, seed: u64, tally: &mut Tally) -> Result<()> {
-    let Pair { end, child, .. } = pair;
+fn round(pair: &mut DeviceWithPartner, seed: u64, tally: &mut Tally) -> Result<()> {
+    let DeviceWithPartner { end, child, .. } = pair;
     let (listener, mut rng) = (end.listen()?, Rng::new(seed));
     let partner_ends = rng.below(2) == 0;
     let part = if partner_ends { "ends" } else { "waits" };
@@ -135,7 +142,7 @@ fn grown(whose: &str, before: u64, now: u64, tally: &mut Tally) {
     let more = now.saturating_sub(before);
     if more > SLACK {
         tally.left_over += more >> 10;
-        tally.note(format!("{whose}: {more} KiB more are resident than at the beginning"));
+        tally.add_note(format!("{whose}: {more} KiB more are resident than at the beginning"));
     }
 }
 

@@ -10,7 +10,7 @@ use verbs::Error;
 use super::kills::{Activity, ROLE};
 use crate::attack::{Attack, Budget, HANG, Tally};
 use crate::child::Child;
-use crate::end::{DEVICES, End, Link, within};
+use crate::endpoint::{DEVICES, Endpoint, Link, within};
 use crate::stress_traffic::StressTraffic;
 use host::Rng;
 
@@ -20,14 +20,14 @@ const STOPPED: (u64, u64) = (20, 200);
 /// A child that sends and receives, and this side's end of its connection.
 pub(super) struct Peer {
     child: Child,
-    end: End,
+    end: Endpoint,
     link: Link,
     traffic: StressTraffic,
 }
 
 impl Peer {
     /// Starts the child, and connects it to this end.
-    pub(super) fn new(name: &str, end: End, rng: &mut Rng) -> Result<Self> {
+    pub(super) fn new(name: &str, end: Endpoint, rng: &mut Rng) -> Result<Self> {
         let mut child = Child::start(ROLE)?;
         ensure!(
             child.request(format!("{name} /dev/null"))? == "ready",
@@ -77,7 +77,7 @@ pub(crate) const ATTACK: Attack = Attack {
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let mut bystanders = Vec::new();
     for name in DEVICES {
-        bystanders.push(Peer::new(name, End::open(name)?, &mut budget.rng)?);
+        bystanders.push(Peer::new(name, Endpoint::open(name)?, &mut budget.rng)?);
     }
     let mut at = 0;
     while budget.has_time_left() {
@@ -86,7 +86,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         tally.tried += 1;
         match round(name, bystander, seed, tally) {
             Ok(()) => tally.survived += 1,
-            Err(why) => tally.note(format!("on {name}, seed {seed}: {why:#}")),
+            Err(why) => tally.add_note(format!("on {name}, seed {seed}: {why:#}")),
         }
         at += 1;
     }
@@ -97,7 +97,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 fn round(name: &str, bystander: &mut Peer, seed: u64, tally: &mut Tally) -> Result<()> {
     let mut rng = Rng::new(seed);
     bystander.serve(1, tally)?;
-    let mut peer = Peer::new(name, End::on(&bystander.end.device)?, &mut rng)?;
+    let mut peer = Peer::new(name, Endpoint::on_device(&bystander.end.device)?, &mut rng)?;
     let idle = peer.end.device.create_cq(16)?;
     peer.serve(rng.below(200), tally)?;
     peer.child.signal(Signal::STOP)?;

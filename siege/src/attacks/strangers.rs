@@ -40,25 +40,25 @@ const PROGRAM: Source<'_> = Source {
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     with_program(&PROGRAM, budget, tally, |program, _, tally| {
         tally.tried += 1;
-        match once(program) {
+        match run_program(program) {
             Ok(outcome) => {
                 tally.record_reaction(outcome.late);
                 tally.left_over += u64::from(outcome.grown > GROWTH_MAX);
                 tally.survived += 1;
             }
-            Err(why) => tally.note(format!("{why:#}")),
+            Err(why) => tally.add_note(format!("{why:#}")),
         }
     })
 }
 
 /// Results of the honest side.
-struct Outcome {
+struct HonestResults {
     /// The longest time that a later client took, from its start.
     late: Duration,
     grown: u64,
 }
 
-fn once(program: &Path) -> Result<Outcome> {
+fn run_program(program: &Path) -> Result<HonestResults> {
     let mut command = Command::new(program);
     command.args(["shm", COUNT]).env("NICETY_VERBS_DEVICES", "shm");
     let output = command.output()?;
@@ -68,10 +68,10 @@ fn once(program: &Path) -> Result<Outcome> {
 }
 
 /// Parses the honest side's results.
-fn outcome(said: &str) -> Option<Outcome> {
+fn outcome(said: &str) -> Option<HonestResults> {
     let mut words = said.split_once("slowest ")?.1.split(' ');
     let late = Duration::from_micros(words.next()?.parse().ok()?);
     // Memory may also have shrunk.
     let grown = words.nth(2)?.parse::<i64>().ok()?.max(0).cast_unsigned();
-    Some(Outcome { late, grown })
+    Some(HonestResults { late, grown })
 }

@@ -100,7 +100,7 @@ mod tests {
         let tree = crate::ships::tree(&workspace).expect("cargo tree");
         let text = third_party(&workspace, &tree).expect("notices");
         assert!(text.contains("=== clap ") && text.contains("=== libc "), "{}", &text[..200]);
-        let (_, without_file) = text.split_once("=== maud ").expect("it ships");
+        let (_, without_file) = text.split_once("=== maud ").expect("a section of maud");
         let (_, notice) = without_file.split_once("\n\n").expect("a heading");
         assert!(notice.starts_with("By ") && notice.contains("under Apache-2.0"), "{}", &notice[..200]);
     }

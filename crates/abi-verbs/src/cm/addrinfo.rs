@@ -36,14 +36,14 @@ pub(crate) fn rdma_getaddrinfo(
         let hints = hints.get();
         let (node, service) = (node.get(), service.get());
         if !res.is_some() || node.is_none() && service.is_none() && hints.is_none() {
-            Errno::INVAL.leave();
+            Errno::INVAL.store();
             return Err(EAI_BADFLAGS);
         }
         let hints = AddrHints::parse(hints);
         let port = service.map_or(Ok(0), |text| text.trim().parse::<u16>()).map_err(|_| EAI_SERVICE)?;
         let named = match node {
             Some(node) => Some(hints.resolve(&node, port)?),
-            None if port != 0 => Some(SocketAddr::new(hints.own(), port)),
+            None if port != 0 => Some(SocketAddr::new(hints.local_address(), port)),
             None => None,
         };
         res.set(hints.lend(named).map_err(|_| EAI_MEMORY)?.cast());
@@ -90,7 +90,7 @@ impl AddrHints {
     }
 
     /// An address of this host: the wildcard for a listener, loopback otherwise.
-    fn own(&self) -> IpAddr {
+    fn local_address(&self) -> IpAddr {
         let is_v6 = self.family == libc::AF_INET6;
         match (self.is_passive(), is_v6) {
             (true, false) => Ipv4Addr::UNSPECIFIED.into(),

@@ -7,7 +7,7 @@ use verbs::host::Span;
 use crate::answer::Answer;
 use crate::cm::outcome::failed;
 use crate::objects::{
-    CmId, CmPhase, ConnectAttempt, DelayedTask, Engine, LocalEnd, Objects, Qp, ReservedPort, State,
+    CmId, CmIdState, CmPhase, ConnectAttempt, DelayedTask, Engine, LocalEnd, Objects, Qp, ReservedPort,
 };
 use crate::qp::settings::pause;
 use crate::slab::{Handle, Held};
@@ -18,7 +18,7 @@ const PAUSE: Span = Span::from_ms(10);
 
 /// Sets the RNR pause of a queue pair that librdmacm has created to the maximum, as the kernel's RDMA-CM does. For its own queue pairs
 /// the program sets the pause.
-pub(crate) fn set_pause(state: &State, qp: Held<Qp>) {
+pub(crate) fn set_pause(state: &CmIdState, qp: Held<Qp>) {
     if state.qp == qp.handle() {
         // Fails only on a device without RNR pauses.
         let _ = qp.verbs().set_rnr_pause(pause(0));
@@ -27,10 +27,10 @@ pub(crate) fn set_pause(state: &State, qp: Held<Qp>) {
 
 impl ConnectAttempt {
     /// Starts to connect, with a queue pair or without, from the address that the identifier holds. Returns the queue pair number.
-    pub(crate) fn make(
+    pub(crate) fn start(
         &self,
         engine: &Engine,
-        state: &State,
+        state: &CmIdState,
         qp: Option<Held<Qp>>,
     ) -> Answer<(LocalEnd, u32)> {
         let (cm, addr, param) = (&engine.cm, self.addr, &self.param);
@@ -55,7 +55,7 @@ impl ConnectAttempt {
 /// Handles a failed connection attempt: retries it early on, and reports the failure later.
 pub(crate) fn not_connected(engine: &Engine, id: Held<CmId>, why: &CmFailure) {
     let now = engine.device.host().now();
-    let is_early = |state: &State| state.attempt.as_ref().is_some_and(|attempt| now < attempt.until);
+    let is_early = |state: &CmIdState| state.attempt.as_ref().is_some_and(|attempt| now < attempt.until);
     // A forwarder (a container's proxy, a guest's network) accepts a connection for which nobody listens, and then closes it.
     if matches!(why, CmFailure::Refused(_) | CmFailure::PeerGone) && is_early(&lock(&id.state)) {
         engine.schedule(now + PAUSE, id.handle(), DelayedTask::Connect);
@@ -73,7 +73,7 @@ pub(crate) fn retry(engine: &Engine, objects: &mut Objects, id: Handle<CmId>) {
         LocalEnd::Qp(qp) => qp.lookup().ok(),
         _ => None,
     };
-    if let Ok((end, number)) = attempt.make(engine, &state, qp) {
+    if let Ok((end, number)) = attempt.start(engine, &state, qp) {
         objects.ids.retain(|_, known| *known != id);
         objects.ids.insert(number, id);
         state.end = end;

@@ -10,7 +10,7 @@ use rdma_abi::verbs::{ibv_gid, ibv_sa_path_rec};
 use crate::address;
 use crate::cm::shared::domain;
 use crate::discovery::{device, port};
-use crate::objects::{CmId, Context, State};
+use crate::objects::{CmId, CmIdState, Context};
 use crate::slab::{Handle, Held};
 
 /// A socket address in C's layout.
@@ -22,7 +22,7 @@ pub(crate) fn storage(addr: SocketAddr) -> sockaddr_storage {
 }
 
 /// Updates the visible addresses, device and protection domain; programs create their own queues in that domain.
-pub(crate) fn write_id(id: Held<CmId>, state: &State) {
+pub(crate) fn write_id(id: Held<CmId>, state: &CmIdState) {
     let (local, peer) = (state.local.map(storage), state.peer.map(storage));
     let context = Context::address(state.context);
     let pd = domain(state.context).unwrap_or(Handle::NULL);
@@ -43,14 +43,14 @@ pub(crate) fn write_id(id: Held<CmId>, state: &State) {
 }
 
 /// The GIDs of both ends, as RoCE derives them from IP addresses (IBA annex A17.8), once the device is known.
-fn gids(state: &State) -> [ibv_gid; 2] {
+fn gids(state: &CmIdState) -> [ibv_gid; 2] {
     let known = |addr: Option<SocketAddr>| addr.filter(|_| !state.context.is_null());
     [state.local, state.peer]
         .map(|addr| known(addr).map(|addr| address::gid_of_ip(addr.ip())).unwrap_or_default())
 }
 
 /// Creates and shows a path record for an identifier whose ends are known. iWARP RNICs have none (rdma_resolve_route(3)).
-pub(crate) fn write_path(id: Held<CmId>, state: &mut State) {
+pub(crate) fn write_path(id: Held<CmId>, state: &mut CmIdState) {
     if device::device_kind() == device::DeviceKind::Rnic {
         return;
     }

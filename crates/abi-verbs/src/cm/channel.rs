@@ -22,7 +22,7 @@ pub(crate) fn rdma_destroy_event_channel(channel: Handle<EventChannel>) -> Answe
 /// Queues an event on a channel, if the channel still exists.
 pub(crate) fn queue_event(channel: Handle<EventChannel>, pending: PendingCmEvent) {
     if let Ok(channel) = channel.lookup() {
-        channel.events.put(pending);
+        channel.events.push(pending);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::cm::{channel, destroy, reserve};
 use crate::discovery::device::{self, DeviceKind};
 use crate::errno::Errno;
 use crate::objects::{
-    BACKLOG, CmId, CmPhase, ConnectAttempt, Engine, LocalEnd, Objects, Qp, State, UnansweredRequest,
+    BACKLOG, CmId, CmIdState, CmPhase, ConnectAttempt, Engine, LocalEnd, Objects, Qp, UnansweredRequest,
 };
 use crate::qp::settings::set_visible_state;
 use crate::slab::{Handle, Held};
@@ -81,7 +81,7 @@ fn private_data_max(message: MessageKind, is_datagram: bool) -> u8 {
 /// # Errors
 /// [`Errno::INVAL`] for too much private data, and for missing parameters without a queue pair.
 fn parameters(
-    state: &State,
+    state: &CmIdState,
     message: MessageKind,
     param: Out<rdma_conn_param>,
     asked: Option<Depths>,
@@ -105,7 +105,7 @@ fn parameters(
     Ok((param, found.qp_num))
 }
 
-fn private_data(state: &State, message: MessageKind, place: *const c_void, len: u8) -> Answer<Vec<u8>> {
+fn private_data(state: &CmIdState, message: MessageKind, place: *const c_void, len: u8) -> Answer<Vec<u8>> {
     if len > private_data_max(message, state.is_datagram) {
         return Err(Errno::INVAL);
     }
@@ -114,7 +114,7 @@ fn private_data(state: &State, message: MessageKind, place: *const c_void, len: 
 }
 
 /// The queue pair to connect: the identifier's, the program's own with this number, or none.
-fn own_qp(state: &State, objects: &Objects, number: u32) -> Answer<Option<Held<Qp>>> {
+fn own_qp(state: &CmIdState, objects: &Objects, number: u32) -> Answer<Option<Held<Qp>>> {
     if !state.qp.is_null() {
         return state.qp.lookup().map(Some);
     }
@@ -140,7 +140,7 @@ pub(crate) fn rdma_connect(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Ans
         own_qp(&state, &objects, number)?
     };
     let attempt = ConnectAttempt { addr, param, until: engine.device.host().now() + GRACE };
-    let (end, number) = attempt.make(&engine, &state, qp)?;
+    let (end, number) = attempt.start(&engine, &state, qp)?;
     objects.ids.insert(number, id);
     (state.end, state.phase, state.attempt) = (end, CmPhase::Connecting, Some(attempt));
     Ok(state.is_sync.then_some(id))
@@ -186,7 +186,7 @@ pub(crate) fn rdma_accept(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answ
 fn answer_service(
     engine: &Engine,
     objects: &Objects,
-    state: &mut State,
+    state: &mut CmIdState,
     number: u32,
     private_data: &[u8],
 ) -> Answer {

@@ -7,7 +7,7 @@ use crate::answer::Answer;
 use crate::cm::event::{CmEvent, rdma_ack_cm_event};
 use crate::cm::{channel, reserve, shared};
 use crate::errno::Errno;
-use crate::objects::{CmId, CmPhase, EventChannel, LocalEnd, State};
+use crate::objects::{CmId, CmIdState, CmPhase, EventChannel, LocalEnd};
 use crate::qp::settings::set_visible_state;
 use crate::slab::{Handle, Held};
 
@@ -15,7 +15,7 @@ use crate::slab::{Handle, Held};
 ///
 /// # Errors
 /// [`Errno::INVAL`] if there is no connection.
-pub(crate) fn disconnect(state: &mut State) -> Answer {
+pub(crate) fn disconnect(state: &mut CmIdState) -> Answer {
     match state.phase {
         CmPhase::Closed => return Ok(()),
         CmPhase::Connected => {}

@@ -28,7 +28,7 @@ impl QpTemplate {
     }
 
     /// Creates the queue pair of an identifier that a listener returned.
-    pub(crate) fn make(&self, id: Held<CmId>) -> Answer {
+    pub(crate) fn create_qp(&self, id: Held<CmId>) -> Answer {
         let mut init = ibv_qp_init_attr {
             qp_context: std::ptr::null_mut(),
             send_cq: self.send_cq.cast(),

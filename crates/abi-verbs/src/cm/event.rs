@@ -50,7 +50,7 @@ pub(crate) fn rdma_get_cm_event(
 /// Takes the next event of a channel for the program.
 pub(crate) fn next_event(channel: Held<EventChannel>) -> Option<Handle<CmEvent>> {
     // A request for which no identifier can be created is rejected and not reported.
-    std::iter::from_fn(|| channel.events.take()).find_map(|pending| hand_out(pending).ok())
+    std::iter::from_fn(|| channel.events.pop()).find_map(|pending| hand_out(pending).ok())
 }
 
 fn hand_out(pending: PendingCmEvent) -> Answer<Handle<CmEvent>> {
@@ -105,7 +105,7 @@ fn requester(listener: Handle<CmId>, request: Request) -> Answer<Handle<CmId>> {
         (if state.is_sync { Handle::NULL } else { state.channel }, state.local)
     };
     let seen = held.c_part();
-    let id = id::make(channel, seen.context, seen.ps)?;
+    let id = id::create_id(channel, seen.context, seen.ps)?;
     let new = id.lookup()?;
     let mut state = lock(&new.state);
     let ConnInfo { local, peer, rnr_retry, .. } = request.asked.request.info;

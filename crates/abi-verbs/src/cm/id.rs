@@ -12,13 +12,17 @@ use rdma_abi::verbs::ibv_ece;
 use crate::answer::Answer;
 use crate::cm::channel;
 use crate::errno::Errno;
-use crate::objects::{Backlog, CmId, CmPhase, EventChannel, LocalEnd, PendingCmEvent, State};
+use crate::objects::{Backlog, CmId, CmIdState, CmPhase, EventChannel, LocalEnd, PendingCmEvent};
 use crate::qp::settings::set_timeout;
 use crate::slab::{Handle, Held, Object};
 use crate::usage::EventAcks;
 
 /// Creates an identifier, with a channel of its own if none is passed.
-pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_int) -> Answer<Handle<CmId>> {
+pub(crate) fn create_id(
+    channel: Handle<EventChannel>,
+    user: *mut c_void,
+    space: c_int,
+) -> Answer<Handle<CmId>> {
     let is_sync = channel.is_null();
     let channel = if is_sync { channel::rdma_create_event_channel()? } else { channel.lookup()?.handle() };
     // SAFETY: addresses, numbers and pointers, which may be zero. Test: `connections_are_made_by_addresses` in tests/programs.rs.
@@ -28,7 +32,7 @@ pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_in
     seen.ps = space;
     let is_datagram = space.cast_unsigned() == n::RDMA_PS_UDP;
     seen.qp_type = if is_datagram { n::IBV_QPT_UD } else { n::IBV_QPT_RC } as c_int;
-    let state = State {
+    let state = CmIdState {
         channel,
         is_sync,
         is_datagram,
@@ -69,7 +73,7 @@ pub(crate) fn rdma_create_id(
 }
 
 /// Queues an event on an identifier's channel.
-pub(crate) fn queue_id_event(id: Held<CmId>, state: &State, kind: u32, status: c_int) {
+pub(crate) fn queue_id_event(id: Held<CmId>, state: &CmIdState, kind: u32, status: c_int) {
     channel::queue_event(state.channel, PendingCmEvent::new(id.handle(), kind, status));
 }
 
@@ -115,7 +119,7 @@ pub(crate) fn rdma_set_option(
     Ok(())
 }
 
-fn port(id: Handle<CmId>, which: impl FnOnce(&State) -> Option<SocketAddr>) -> u16 {
+fn port(id: Handle<CmId>, which: impl FnOnce(&CmIdState) -> Option<SocketAddr>) -> u16 {
     id.lookup().ok().and_then(|id| which(&lock(&id.state))).map_or(0, |addr| addr.port().to_be())
 }
 

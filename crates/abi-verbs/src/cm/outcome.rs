@@ -16,7 +16,7 @@ use crate::cm::service::{self, Service};
 use crate::cm::shared::context_of;
 use crate::discovery::device::{self, DeviceKind};
 use crate::objects::{
-    CmId, CmPhase, DelayedTask, Engine, LocalEnd, PendingCmEvent, Request, State, UnansweredRequest,
+    CmId, CmIdState, CmPhase, DelayedTask, Engine, LocalEnd, PendingCmEvent, Request, UnansweredRequest,
 };
 use crate::qp::settings::set_visible_state;
 use crate::slab::{Handle, Held};
@@ -135,7 +135,7 @@ pub(crate) fn failed(id: Held<CmId>, why: &CmFailure) {
 }
 
 /// Ends the connection attempt; current and later requests are flushed.
-fn give_up(id: &Held<CmId>) -> MutexGuard<'_, State> {
+fn give_up(id: &Held<CmId>) -> MutexGuard<'_, CmIdState> {
     let mut state = lock(&id.state);
     state.phase = CmPhase::Closed;
     if let LocalEnd::Qp(qp) = &state.end

@@ -61,7 +61,7 @@ pub(crate) fn rdma_get_request(listen: Handle<CmId>, id: Out<Handle<CmId>>) -> A
     let told = listener.c_part().event;
     listener.update_c(|seen| seen.event = std::ptr::null_mut());
     new.update_c(|seen| seen.event = told);
-    if let Some(Err(why)) = template.map(|template| template.make(new)) {
+    if let Some(Err(why)) = template.map(|template| template.create_qp(new)) {
         rdma_destroy_id(new.handle())?;
         return Err(why);
     }
@@ -81,7 +81,7 @@ pub(crate) fn rdma_create_ep(
     if info.ai_qp_type.cast_unsigned() != if is_datagram { n::IBV_QPT_UD } else { n::IBV_QPT_RC } {
         return Err(Errno::OPNOTSUPP);
     }
-    let new = id::make(Handle::NULL, std::ptr::null_mut(), info.ai_port_space)?;
+    let new = id::create_id(Handle::NULL, std::ptr::null_mut(), info.ai_port_space)?;
     if let Err(why) = prepare(new.lookup()?, &info, pd, init) {
         rdma_destroy_ep(new)?;
         return Err(why);

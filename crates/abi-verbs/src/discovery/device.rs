@@ -66,7 +66,7 @@ pub(crate) fn all() -> &'static [Handle<Device>] {
             remark(format_args!("{VARIABLE} names the device {name:?}, which is left out: {wrong}"));
             false
         });
-        known.zip(0..).filter_map(|(name, index)| make(name, index).ok()).collect()
+        known.zip(0..).filter_map(|(name, index)| create_device(name, index).ok()).collect()
     })
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn device_kind() -> DeviceKind {
     })
 }
 
-fn make(name: &str, index: c_int) -> Answer<Handle<Device>> {
+fn create_device(name: &str, index: c_int) -> Answer<Handle<Device>> {
     let (node, transport) = match kind() {
         DeviceKind::Hca => (IBV_NODE_CA, IBV_TRANSPORT_IB),
         DeviceKind::Rnic => (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP),

@@ -185,7 +185,7 @@ fn allocated<T: Copy>(values: &[T]) -> Option<*mut T> {
 
 /// The result of scandir(3) without memory. Entries allocated before are leaked.
 fn no_memory() -> c_int {
-    Errno::NOMEM.leave();
+    Errno::NOMEM.store();
     -1
 }
 

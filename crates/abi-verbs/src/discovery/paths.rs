@@ -255,7 +255,7 @@ unsafe extern "C" fn readlink(path: *const c_char, place: *mut c_char, size: usi
     type Next = unsafe extern "C" fn(*const c_char, *mut c_char, usize) -> isize;
     let Some(text) = catch_panic(|| link(path)).unwrap_or(None).filter(|_| !place.is_null()) else {
         if catch_panic(|| Entry::parse(path)).is_ok_and(|place| place.is_some()) {
-            Errno::INVAL.leave();
+            Errno::INVAL.store();
             return -1;
         }
         // SAFETY: the C library has a function of this name and type. Test: as above.
@@ -311,7 +311,7 @@ pub(crate) fn ibv_read_sysfs_file(dir: Text, file: Text, buf: Out<u8>, size: usi
         Ok(len as i32)
     };
     read().unwrap_or_else(|why: Errno| {
-        why.leave();
+        why.store();
         -1
     })
 }

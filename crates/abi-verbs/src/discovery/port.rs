@@ -101,7 +101,7 @@ pub(crate) fn query_device_ex(context: Handle<Context>, place: *mut u8, size: us
         phys_port_cnt_ex: 1,
         ..zeroed()
     };
-    put(&found, place, size)
+    copy_truncated(&found, place, size)
 }
 
 /// Extended attributes, all zero.
@@ -112,7 +112,7 @@ fn zeroed() -> ibv_device_attr_ex {
 
 /// Copies as much of a structure as fits, and zeroes the rest of the program's buffer: programs compiled with other header versions
 /// have more or fewer fields.
-fn put<T: Copy>(found: &T, place: *mut u8, size: usize) -> Answer {
+fn copy_truncated<T: Copy>(found: &T, place: *mut u8, size: usize) -> Answer {
     if place.is_null() {
         return Err(Errno::INVAL);
     }
@@ -168,7 +168,7 @@ pub(crate) fn query(context: Handle<Context>, port: u8, place: *mut u8, size: us
         flags: 0,
         port_cap_flags2: 0,
     };
-    put(&found, place, size)
+    copy_truncated(&found, place, size)
 }
 
 /// The size of the attributes of `ibv_query_port@IBVERBS_1.1`, which programs get by dlsym(3) and those built before 2018 call: they
@@ -244,7 +244,7 @@ pub(crate) fn _ibv_query_gid_ex(
         return Err(Errno::INVAL);
     }
     let found = entry(gid, gid_index, interface_of(context)?);
-    put(&found, std::ptr::with_exposed_provenance_mut(place.addr()), entry_size)
+    copy_truncated(&found, std::ptr::with_exposed_provenance_mut(place.addr()), entry_size)
 }
 
 /// Returns the number of entries, or a negative error number.
@@ -265,7 +265,7 @@ pub(crate) fn _ibv_query_gid_table(
         let interface = interface_of(context)?;
         for (index, gid) in (0_u32..).zip(gids) {
             let at = place.wrapping_add((index as usize).wrapping_mul(entry_size));
-            put(&entry(*gid, index, interface), at, entry_size)?;
+            copy_truncated(&entry(*gid, index, interface), at, entry_size)?;
         }
         Ok(gids.len() as isize)
     };

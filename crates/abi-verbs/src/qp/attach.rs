@@ -15,7 +15,7 @@ impl DeviceQp {
     ///
     /// # Errors
     /// When the device has no more queue pairs.
-    pub(crate) fn make(engine: &Engine, pd: &verbs::Pd, init: &QpInit, is_datagram: bool) -> Answer<Self> {
+    pub(crate) fn create(engine: &Engine, pd: &verbs::Pd, init: &QpInit, is_datagram: bool) -> Answer<Self> {
         let qp = pd.create_qp(init)?;
         let bridge = is_datagram.then(|| engine.datagrams()?.bridge(qp.reported_qp_num(), &engine.pairing));
         let bridge = bridge.transpose()?;
@@ -26,7 +26,7 @@ impl DeviceQp {
     ///
     /// # Errors
     /// When the two cannot be connected.
-    pub(crate) fn enter(&self, engine: &Engine, objects: &mut Objects, qp: Handle<Qp>) -> Answer {
+    pub(crate) fn register(&self, engine: &Engine, objects: &mut Objects, qp: Handle<Qp>) -> Answer {
         objects.qps_by_device_number.insert(self.qp.num(), qp);
         let Some(bridge) = &self.bridge else { return Ok(()) };
         engine.datagrams()?.join(&self.qp, bridge, &engine.pairing)
@@ -42,7 +42,7 @@ impl DeviceQp {
 
     /// Stops routing the device's events to the program's queue pair. The identifier that connected it reports the end of the
     /// connection.
-    pub(crate) fn leave(&self, engine: &Engine, objects: &mut Objects) {
+    pub(crate) fn unregister(&self, engine: &Engine, objects: &mut Objects) {
         let number = self.qp.num();
         objects.qps_by_device_number.remove(&number);
         objects.ids.remove(&number).into_iter().for_each(|id| outcome::abandoned(engine, id));

@@ -45,7 +45,7 @@ impl Gate {
         if self.is_open.load(Ordering::Acquire) {
             return Ok(qp.post_send(wr)?);
         }
-        self.keep(qp, std::slice::from_ref(wr), room).map_err(|(_, why)| why)
+        self.hold_requests(qp, std::slice::from_ref(wr), room).map_err(|(_, why)| why)
     }
 
     /// Posts the requests, or keeps them; at most `room` are kept.
@@ -56,11 +56,11 @@ impl Gate {
         if self.is_open.load(Ordering::Acquire) {
             return qp.post_sends(wrs).map_err(|(posted, why)| (posted, why.into()));
         }
-        self.keep(qp, wrs, room)
+        self.hold_requests(qp, wrs, room)
     }
 
     #[cold]
-    fn keep(&self, qp: &Qp, wrs: &[SendWr<'_>], room: u32) -> Result<(), (usize, Errno)> {
+    fn hold_requests(&self, qp: &Qp, wrs: &[SendWr<'_>], room: u32) -> Result<(), (usize, Errno)> {
         let mut waiting = lock(&self.waiting);
         // Opened in the meantime.
         if waiting.is_over {

@@ -1,4 +1,4 @@
-//! State changes of a queue pair (`ibv_modify_qp(3)`): at RTR the two ends of a pair begin to connect.
+//! CmIdState changes of a queue pair (`ibv_modify_qp(3)`): at RTR the two ends of a pair begin to connect.
 
 use std::ffi::c_int;
 

@@ -93,7 +93,7 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         events: EventAcks::default(),
         has_calls,
     };
-    let handle = DeviceQp::make(&engine, &pd.pd, &attr, is_datagram)
+    let handle = DeviceQp::create(&engine, &pd.pd, &attr, is_datagram)
         .and_then(|device_qp| Qp::slab().insert(builder::new_qp_ex(base(pd, init, number)), fill(device_qp)))
         .and_then(|handle| enter(&engine, handle))
         .inspect_err(|_| engine.pairing.free_number(number))?;
@@ -115,8 +115,8 @@ fn enter(engine: &Engine, handle: Handle<Qp>) -> Answer<Handle<Qp>> {
     }
     // From here on the engine's thread handles its events.
     let mut objects = lock(&engine.objects);
-    if let Err(why) = device_qp.enter(engine, &mut objects, handle) {
-        device_qp.leave(engine, &mut objects);
+    if let Err(why) = device_qp.register(engine, &mut objects, handle) {
+        device_qp.unregister(engine, &mut objects);
         drop(objects);
         drop(qp.remove()?);
         return Err(why);
@@ -198,7 +198,7 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
         // A thread that delivers its events holds this lock.
         let mut objects = lock(&engine.objects);
         objects.qps.remove(&number);
-        device_qp.leave(engine, &mut objects);
+        device_qp.unregister(engine, &mut objects);
     }
     qp.events.await_all();
     let Qp { pd, send_cq, recv_cq, srq, current, .. } = qp.remove()?;

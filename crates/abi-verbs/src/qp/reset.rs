@@ -18,7 +18,7 @@ pub(crate) fn reset(qp: Held<Qp>) -> Answer {
     let engine = qp.context.lookup()?.engine.clone();
     let former = qp.device_qp();
     let number = former.qp.reported_qp_num();
-    let next = DeviceQp::make(&engine, former.qp.pd(), former.qp.init(), qp.is_datagram()).inspect_err(|why| {
+    let next = DeviceQp::create(&engine, former.qp.pd(), former.qp.init(), qp.is_datagram()).inspect_err(|why| {
         remark(format_args!(
             "queue pair {number:#x} cannot be reset, which takes one more of its device for a moment (errno {}): destroy one \
              that is not used",
@@ -27,9 +27,9 @@ pub(crate) fn reset(qp: Held<Qp>) -> Answer {
     })?;
     former.drain(&engine);
     let mut objects = lock(&engine.objects);
-    former.leave(&engine, &mut objects);
+    former.unregister(&engine, &mut objects);
     engine.pairing.release(&former.qp);
-    let entered = next.enter(&engine, &mut objects, qp.handle()).inspect_err(|_| next.qp.to_error());
+    let entered = next.register(&engine, &mut objects, qp.handle()).inspect_err(|_| next.qp.to_error());
     let former = qp.current.begin(next);
     drop(objects);
     drop(former);

@@ -24,11 +24,11 @@ const MANY: usize = 16;
 /// Takes up to `count` completions; returns their number, or a negative error number.
 #[inline]
 pub(crate) fn poll(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> c_int {
-    catch_panic(|| take(cq, count, place)).unwrap_or(Err(Errno::IO)).unwrap_or_else(|why| -why.0)
+    catch_panic(|| take_completions(cq, count, place)).unwrap_or(Err(Errno::IO)).unwrap_or_else(|why| -why.0)
 }
 
 #[inline]
-fn take(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno> {
+fn take_completions(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno> {
     let (cq, count) = (cq.lookup()?, usize::try_from(count).map_err(|_| Errno::INVAL)?);
     // SAFETY: a program passes room for as many as it states. Test: `perftest_measures_each_operation` in tests/programs.rs.
     let place = unsafe { Out::new(place) };
@@ -53,12 +53,16 @@ fn take_some<const N: usize>(cq: Held<Cq>, wanted: usize, place: Out<ibv_wc>) ->
         return take_datagrams(cq, datagrams, wcs, place);
     }
     let found = fetch(cq, wcs)?;
-    tell(&wcs[..found], place, |_| None)
+    write_completions(&wcs[..found], place, |_| None)
 }
 
 /// Copies completions to the program's array, with the senders' queue pair numbers.
 #[inline]
-fn tell(wcs: &[Wc], place: Out<ibv_wc>, source: impl Fn(&Wc) -> Option<u32>) -> Result<usize, Errno> {
+fn write_completions(
+    wcs: &[Wc],
+    place: Out<ibv_wc>,
+    source: impl Fn(&Wc) -> Option<u32>,
+) -> Result<usize, Errno> {
     if !wcs.is_empty() {
         place.required(Errno::INVAL)?;
     }
@@ -79,7 +83,7 @@ fn take_datagrams(
     // The lock keeps completions and their senders in the same order.
     let _turn = lock(&cq.current);
     let found = fetch(cq, wcs)?;
-    tell(&wcs[..found], place, |wc| source(datagrams, wc))
+    write_completions(&wcs[..found], place, |wc| source(datagrams, wc))
 }
 
 /// Takes completions that are not withheld.

@@ -9,30 +9,30 @@ use rdma_abi::verbs::{ibv_async_element, ibv_async_event};
 
 use crate::answer::Answer;
 use crate::errno::Errno;
-use crate::objects::{AsyncQpEvent, Context, Cq, Event, Qp, Srq};
+use crate::objects::{AsyncQpEvent, Context, Cq, PendingAsyncEvent, Qp, Srq};
 use crate::slab::Handle;
 
 pub(crate) fn queue_cq_event(cq: Handle<Cq>) {
     if let Ok(held) = cq.lookup() {
-        queue_event(held.context, Event::Cq(cq));
+        queue_event(held.context, PendingAsyncEvent::Cq(cq));
     }
 }
 
 pub(crate) fn queue_qp_event(qp: Handle<Qp>, kind: AsyncQpEvent) {
     if let Ok(held) = qp.lookup() {
-        queue_event(held.context, Event::Qp(qp, kind));
+        queue_event(held.context, PendingAsyncEvent::Qp(qp, kind));
     }
 }
 
 pub(crate) fn queue_srq_event(srq: Handle<Srq>) {
     if let Ok(held) = srq.lookup() {
-        queue_event(held.context, Event::Srq(srq));
+        queue_event(held.context, PendingAsyncEvent::Srq(srq));
     }
 }
 
-fn queue_event(context: Handle<Context>, event: Event) {
+fn queue_event(context: Handle<Context>, event: PendingAsyncEvent) {
     if let Ok(context) = context.lookup() {
-        context.events.put(event);
+        context.events.push(event);
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn ibv_get_async_event(
 ) -> Answer<Option<RawFd>> {
     let context = context.lookup()?;
     let place = place.required(Errno::INVAL)?;
-    while let Some(event) = context.events.take() {
+    while let Some(event) = context.events.pop() {
         if let Some(event) = deliver(&event) {
             place.set(event);
             return Ok(None);
@@ -53,13 +53,13 @@ pub(crate) fn ibv_get_async_event(
 }
 
 /// Converts an event to C; `None` if its object was destroyed in the meantime.
-fn deliver(event: &Event) -> Option<ibv_async_event> {
+fn deliver(event: &PendingAsyncEvent) -> Option<ibv_async_event> {
     let (element, kind) = match event {
-        Event::Cq(cq) => {
+        PendingAsyncEvent::Cq(cq) => {
             cq.lookup().ok()?.events.deliver();
             (ibv_async_element { cq: cq.cast() }, n::IBV_EVENT_CQ_ERR)
         }
-        Event::Qp(qp, kind) => {
+        PendingAsyncEvent::Qp(qp, kind) => {
             qp.lookup().ok()?.events.deliver();
             let kind = match kind {
                 AsyncQpEvent::QpAccessError => n::IBV_EVENT_QP_ACCESS_ERR,
@@ -68,7 +68,7 @@ fn deliver(event: &Event) -> Option<ibv_async_event> {
             };
             (ibv_async_element { qp: qp.cast() }, kind)
         }
-        Event::Srq(srq) => {
+        PendingAsyncEvent::Srq(srq) => {
             srq.lookup().ok()?.events.deliver();
             (ibv_async_element { srq: srq.cast() }, n::IBV_EVENT_SRQ_LIMIT_REACHED)
         }

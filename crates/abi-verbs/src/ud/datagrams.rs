@@ -55,7 +55,7 @@ struct Bridges {
     own: HashMap<u32, Arc<Bridge>>,
 }
 
-/// State of the thread that moves datagrams.
+/// CmIdState of the thread that moves datagrams.
 struct TransferState {
     /// Datagrams for receivers whose sockets were full.
     waiting: Vec<(Time, SocketAddr, Vec<u8>)>,

@@ -108,7 +108,7 @@ pub(crate) fn await_listener(port: u16, server: &mut Child) {
         table.lines().any(|line| line.contains("@nicety-shm/") && line.ends_with(&name))
     };
     while !is_there("/proc/net/tcp") && !is_there("/proc/net/tcp6") && !is_named() {
-        if server.try_wait().expect("it can be asked").is_some() {
+        if server.try_wait().expect("it can be queried").is_some() {
             panic!("the server has ended: {}", last_words(server));
         }
         assert!(start.elapsed() < LIMIT, "nobody listens");
@@ -136,10 +136,10 @@ pub(crate) fn finish(child: Child, what: &str) -> String {
 /// Waits for a program, which must end within the time limit.
 pub(crate) fn end(mut child: Child, what: &str) -> Output {
     let start = Instant::now();
-    while child.try_wait().expect("it can be asked").is_none() {
+    while child.try_wait().expect("it can be queried").is_none() {
         if start.elapsed() > LIMIT {
             let _ = child.kill();
-            let said = said(&child.wait_with_output().expect("it was ended"));
+            let said = said(&child.wait_with_output().expect("the process exits"));
             panic!("{what} does not end: {said}");
         }
         std::thread::sleep(Duration::from_millis(5));

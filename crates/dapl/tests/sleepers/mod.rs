@@ -37,12 +37,12 @@ fn sleeping_waiter_gets_connection_events() {
             connection(evd, b, ConnectionKind::Disconnected);
         });
         std::thread::sleep(ASLEEP);
-        a.connect(pair.b.address(), pair.qual, SOON, &[]).expect("begun");
+        a.connect(pair.b.address(), pair.qual, SOON, &[]).expect("started");
         connection(&pair.a.connect, &a, ConnectionKind::Established);
         std::thread::sleep(ASLEEP);
         a.post_send(&pair.a.piece(0, 8), 1, NONE).expect("posted");
         std::thread::sleep(ASLEEP);
-        a.disconnect(dapl::Close::Graceful).expect("begun");
+        a.disconnect(dapl::Close::Graceful).expect("started");
     });
 }
 
@@ -72,7 +72,7 @@ fn cno_wakes_its_sleeping_waiter() {
         let (cno, evd) = (&cno, &pair.b.recv);
         let waiter = scope.spawn(move || {
             assert_eq!(cno.wait(SOON).expect("woken"), evd.label());
-            evd.dequeue().expect("what woke it");
+            evd.dequeue().expect("the event that woke it");
         });
         std::thread::sleep(ASLEEP);
         assert_eq!(cno.wait(SOON).expect_err("another thread waits").subtype, Subtype::CnoInUse);
@@ -94,7 +94,7 @@ fn agent_is_called_for_each_trigger() {
         b.post_recv(&pair.b.piece(0, 8), n, NONE).expect("posted");
         a.post_send(&pair.a.piece(0, 8), n, NONE).expect("posted");
         assert_eq!(receiver.recv_timeout(Duration::from_secs(10)).expect("called"), pair.b.recv.label());
-        pair.b.recv.dequeue().expect("what it was called for");
+        pair.b.recv.dequeue().expect("the event of the notification");
     }
 }
 

@@ -121,7 +121,7 @@ impl Pair {
     /// Connects `a` to `b`.
     pub(crate) fn connect(&self, a: &Ep, b: &Ep) {
         let _psp = Psp::create(&self.b.ia, self.qual, &self.b.cr, false).expect("a service point");
-        a.connect(self.b.address(), self.qual, SOON, b"hello").expect("begun");
+        a.connect(self.b.address(), self.qual, SOON, b"hello").expect("started");
         let request = request(&self.b.cr);
         assert_eq!(&request.cr.private_data()[..5], b"hello");
         request.cr.accept(Some(b), b"welcome").expect("accepted");

@@ -37,7 +37,10 @@ impl Port {
     }
 
     /// Our port for that of the API, if it belongs to this device.
-    pub(crate) fn downcast_own<'p>(port: &'p dyn BoundAddrOps, device: &Arc<DeviceInner>) -> Result<&'p Self> {
+    pub(crate) fn downcast_own<'p>(
+        port: &'p dyn BoundAddrOps,
+        device: &Arc<DeviceInner>,
+    ) -> Result<&'p Self> {
         let port = (port as &dyn std::any::Any).downcast_ref::<Self>();
         port.filter(|port| Arc::ptr_eq(&port.device, device)).ok_or(Error::Foreign { what: "the port" })
     }

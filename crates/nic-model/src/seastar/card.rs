@@ -118,7 +118,8 @@ mod tests {
     fn writes_become_visible_in_the_order_of_the_calls() {
         let (mut effects, us) = (HostWrites::default(), |n| Time::ZERO + Span::from_us(n));
         let wakeup = || HostWrite::Notify(Arc::new(EventCount::new()));
-        let tickets = [effects.take_sequence_number(), effects.take_sequence_number(), effects.take_sequence_number()];
+        let tickets =
+            [effects.take_sequence_number(), effects.take_sequence_number(), effects.take_sequence_number()];
         let mut at = |ticket: usize, time| -> Vec<Time> {
             let seen = effects.ready(tickets[ticket], us(time), wakeup());
             seen.into_iter().map(|(at, _)| at).collect()

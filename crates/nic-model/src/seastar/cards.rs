@@ -155,7 +155,8 @@ impl Cards {
         }
         let (wakeup, effects) = (Arc::default(), HostWrites::default());
         let firmware = Some(firmware);
-        programs.insert(pid, LoadedFirmware { domain, firmware, wakeup, effects, wants_turn: false, last: None });
+        programs
+            .insert(pid, LoadedFirmware { domain, firmware, wakeup, effects, wants_turn: false, last: None });
         Ok(at)
     }
 

@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn unknown_name_is_refused_with_the_known_ones() {
         let failure = run(&ExplainArgs { experiment: Some("latncy".into()), mpi: Default::default() })
-            .expect_err("no such one");
+            .expect_err("an unknown name");
         assert!(failure.lines[0].contains("did you mean \"latency\"?"), "{failure:?}");
     }
 }

@@ -259,11 +259,11 @@ mod tests {
         };
         std::fs::remove_file(root.path().join("lib").join(install_paths::MPI_SONAME)).expect("a file");
         assert!(
-            said(&["a.c".into()]).starts_with("libmpi_abi.so.1 is not beside"),
+            said(&["a.c".into()]).starts_with("libmpi_abi.so.1 is not installed"),
             "{}",
             said(&["a.c".into()])
         );
         std::fs::remove_file(root.path().join("include").join(HEADER)).expect("a file");
-        assert!(said(&["-c".into()]).starts_with("mpi.h is not beside"));
+        assert!(said(&["-c".into()]).starts_with("mpi.h is not installed"));
     }
 }

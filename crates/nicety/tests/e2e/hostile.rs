@@ -71,7 +71,7 @@ fn stage(name: &str, target: &Path) -> tempfile::TempDir {
 fn endless_and_huge_files_are_refused_by_every_command() {
     let holes = tempfile::tempdir().expect("a directory");
     let hole = holes.path().join("hole");
-    File::create(&hole).expect("a file").set_len(1 << 40).expect("a hole");
+    File::create(&hole).expect("a file").set_len(1 << 40).expect("a sparse file");
     fs::set_permissions(&hole, PermissionsExt::from_mode(0o600)).expect("a mode");
     for target in [Path::new("/dev/zero"), &hole] {
         let dir = stage("hostile.toml", target);

@@ -31,7 +31,7 @@ fn run_replaces_itself_by_the_program() {
             .spawn()
             .expect("it starts");
         let mut said = String::new();
-        BufReader::new(started.stdout.take().expect("piped")).read_line(&mut said).expect("it speaks");
+        BufReader::new(started.stdout.take().expect("piped")).read_line(&mut said).expect("a line of output");
         let program = said.trim().parse::<u32>().expect("a number");
         let is_same = program == started.id();
         let pid = |number: u32| Pid::from_raw(number.cast_signed()).expect("a process");

@@ -56,7 +56,8 @@ fn files_of_documents() -> tempfile::TempDir {
     std::fs::write(folder.path().join("hosts"), "localhost slots=64\n").expect("written");
     let token = folder.path().join("token");
     std::fs::write(&token, "0123456789abcdef0123456789abcdef\n").expect("written");
-    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).expect("its owner's");
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600))
+        .expect("permissions of the file");
     folder
 }
 

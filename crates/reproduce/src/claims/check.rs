@@ -115,7 +115,11 @@ impl Relation {
             Self::AtMost(_) | Self::Alike(_) => slack >= 0.0,
         };
         let sign = if holds { sign.to_owned() } else { format!("not {sign}") };
-        Verdict { holds, evidence: format!("{what}: {} {sign} {}{}", show(a), show(b), self.within()), slack }
+        Verdict {
+            holds,
+            evidence: format!("{what}: {} {sign} {}{}", format_value(a), format_value(b), self.within()),
+            slack,
+        }
     }
 
     fn within(self) -> String {
@@ -128,7 +132,7 @@ impl Relation {
 }
 
 /// A number as evidence.
-fn show(value: f64) -> String {
+fn format_value(value: f64) -> String {
     sig(value, 4)
 }
 

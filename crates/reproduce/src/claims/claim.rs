@@ -58,7 +58,7 @@ impl Answer {
     pub(crate) fn values(&self, source: &dyn Source) -> Result<Vec<f64>, NoValue> {
         match self {
             Self::Number(q) | Self::Input(q) | Self::Exactly(q) => Ok(vec![q.value(source)?]),
-            Self::Range(all) | Self::Within(all) => Ok(ends(all, source)?.into()),
+            Self::Range(all) | Self::Within(all) => Ok(least_and_greatest(all, source)?.into()),
             Self::Sizes(all, margin) => Ok(sizes(all, *margin, source)?.into()),
             Self::Check(check) => check.values(source),
             Self::Unused(_) | Self::NotModelled(_) => Ok(Vec::new()),
@@ -73,7 +73,7 @@ impl Answer {
 }
 
 /// The least and the greatest of several.
-pub(crate) fn ends(all: &[Quantity], source: &dyn Source) -> Result<[f64; 2], NoValue> {
+pub(crate) fn least_and_greatest(all: &[Quantity], source: &dyn Source) -> Result<[f64; 2], NoValue> {
     let values: Vec<f64> = all.iter().map(|q| q.value(source)).collect::<Result<_, _>>()?;
     Ok([
         values.iter().copied().fold(f64::INFINITY, f64::min),

@@ -39,7 +39,7 @@ impl FitChange {
 pub fn fit_changes() -> Vec<FitChange> {
     let mut reader = csv::Reader::from_reader(DATA.as_bytes());
     let lines = reader.deserialize();
-    lines.map(|line| line.expect("the table within the program was read by its tests")).collect()
+    lines.map(|line| line.expect("the built-in table is valid")).collect()
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
                 "{change:?}"
             );
             assert!(rows.iter().all(|row| change.concerns(row)) && !change.concerns("NM-999"));
-            let machine = read_machine(&format!("model:{}", change.card), &[]).expect("it comes along");
+            let machine = read_machine(&format!("model:{}", change.card), &[]).expect("a built-in machine");
             let value = machine.values.iter().find(|value| value.key == change.key);
             let chosen = |value: &&Value| matches!(value.origin, Origin::Fitted | Origin::Assumed);
             let named =

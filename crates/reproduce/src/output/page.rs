@@ -73,14 +73,14 @@ fn head(all: &Reproduction) -> Markup {
                 @if !all.changes.is_empty() { " With values changed: " b { (all.changes.join(" ")) } "." }
             }
             nav aria-label="Sections" {
-                @for (id, name) in SECTIONS.into_iter().filter(|(id, _)| has(all, id)) { a href={ "#" (id) } { (name) } }
+                @for (id, name) in SECTIONS.into_iter().filter(|(id, _)| has_section(all, id)) { a href={ "#" (id) } { (name) } }
             }
         }
     }
 }
 
 /// Whether there is such a section.
-fn has(all: &Reproduction, id: &str) -> bool {
+fn has_section(all: &Reproduction, id: &str) -> bool {
     match id {
         "tables" => !all.tables.is_empty(),
         REAL => all.real.is_some(),
@@ -205,14 +205,14 @@ fn figures(all: &Reproduction) -> Markup {
                         div.panels { div.panel.lines { div.canvas { (chart.markup()) } } }
                     }
                 }
-                @for (i, figure) in all.figures.iter().enumerate() { (frame(i, figure, all)) }
+                @for (i, figure) in all.figures.iter().enumerate() { (figure_frame(i, figure, all)) }
             }
             @if all.figures.is_empty() { p { "There are none for these rows." } }
         }
     }
 }
 
-fn frame(i: usize, figure: &Figure, all: &Reproduction) -> Markup {
+fn figure_frame(i: usize, figure: &Figure, all: &Reproduction) -> Markup {
     let own: Vec<&Row> = all.rows.iter().filter(|row| belongs_to(row, figure)).collect();
     let chart = chart(figure);
     html! {
@@ -476,7 +476,7 @@ fn fitted(all: &Reproduction) -> Markup {
                     }
                 }
             }
-            (freed(all))
+            (freed_values(all))
         }
     }
 }
@@ -487,7 +487,7 @@ fn same_value(one: &Fitted, other: &Fitted) -> bool {
 }
 
 /// Fit lists that have become shorter, after results had been seen.
-fn freed(all: &Reproduction) -> Markup {
+fn freed_values(all: &Reproduction) -> Markup {
     html! {
         @if !all.fit_changes.is_empty() {
             h3 { "Fitted once" }

@@ -34,15 +34,15 @@ pub(crate) fn chart(figure: &Figure) -> Option<Chart> {
         names,
     };
     let mut traces: Vec<Trace> = figure.marks.iter().map(|mark| reference(figure, mark, x)).collect();
-    traces.extend(figure.curves.iter().enumerate().map(|(i, curve)| model(figure, i, curve)));
+    traces.extend(figure.curves.iter().enumerate().map(|(i, curve)| model_trace(figure, i, curve)));
     let label =
         format!("Plot of {}, {} curves; the rows are in the table", figure.title, figure.curves.len());
-    let (x, y) = (svg_axis(figure.x, x, places(figure)), svg_axis(figure.y, y, Vec::new()));
+    let (x, y) = (svg_axis(figure.x, x, tick_labels(figure)), svg_axis(figure.y, y, Vec::new()));
     Some(Chart { label, x, y, traces })
 }
 
 /// Labels below a figure that has bars, or that counts by steps of a factor: names, and the counted values.
-fn places(figure: &Figure) -> Vec<(f64, String)> {
+fn tick_labels(figure: &Figure) -> Vec<(f64, String)> {
     let Axis { log, bytes, names, .. } = figure.x;
     if !log || bytes {
         return (1u32..).map(f64::from).zip(names.iter().map(|name| (*name).to_owned())).collect();
@@ -54,7 +54,7 @@ fn places(figure: &Figure) -> Vec<(f64, String)> {
     counted.into_iter().map(|x| (x, group(&x.to_string()))).collect()
 }
 
-fn model(figure: &Figure, i: usize, curve: &Curve) -> Trace {
+fn model_trace(figure: &Figure, i: usize, curve: &Curve) -> Trace {
     let at = |x: f64| match figure.x {
         Axis { bytes: true, .. } => size(x as u64),
         Axis { names: [_, ..], .. } => figure

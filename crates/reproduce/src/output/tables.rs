@@ -35,7 +35,7 @@ type Operation = (&'static str, &'static [Option<&'static str>]);
 
 const TITLE: &str = "Operations that transfer no data (us: paper, model)";
 
-const PEAKS_TITLE: &str = "Peaks beside their bounds (bounds in GB/s, peaks in MB/s: paper, model)";
+const PEAKS_TITLE: &str = "Peaks and their bounds (bounds in GB/s, peaks in MB/s: paper, model)";
 
 /// Equations (3), (2) and (1) for the three rail configurations, and the measured values.
 const PEAKS: &[Operation] = &[

@@ -1,5 +1,5 @@
-//! The papers' figures: the same axes and curves from the model, with the published numbers on them. The papers' own
-//! curves are lost; the text printed only peaks, ends of ranges and single points.
+//! The papers' figures: the same axes and curves from the model, with the published numbers on them. The papers'
+//! texts give only peaks, ends of ranges and single points of their curves.
 
 use super::accel;
 use super::figure::{Axis, BYTES, FigurePlan, MB, US, US_LOG};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::claims::claim::{Answer, ends, sizes};
+use crate::claims::claim::{Answer, least_and_greatest, sizes};
 use crate::claims::quantity::Source;
 use crate::papers::contradictions;
 use crate::papers::published::{Published, RowKind};
@@ -253,8 +253,12 @@ pub(crate) fn judge(published: &Published, how: &str, answer: &Answer, source: &
         Answer::NotModelled(why) | Answer::Unused(why) => return row.without(why),
         Answer::Number(q) | Answer::Input(q) => q.value(source).map(|value| row.clone().number(value)),
         Answer::Exactly(q) => q.value(source).map(|value| row.clone().limit(value)),
-        Answer::Range(all) => ends(all, source).map(|[least, greatest]| row.clone().range(least, greatest)),
-        Answer::Within(all) => ends(all, source).map(|[least, greatest]| row.clone().within(least, greatest)),
+        Answer::Range(all) => {
+            least_and_greatest(all, source).map(|[least, greatest]| row.clone().range(least, greatest))
+        }
+        Answer::Within(all) => {
+            least_and_greatest(all, source).map(|[least, greatest]| row.clone().within(least, greatest))
+        }
         Answer::Sizes(all, margin) => sizes(all, *margin, source).map(|[a, b]| row.clone().range(a, b)),
         Answer::Check(check) => check.verdict(source).map(|verdict| Row {
             holds: Some(verdict.holds),

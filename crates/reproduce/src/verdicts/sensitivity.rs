@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn values_are_changed_by_a_tenth_or_to_the_ends_of_their_range() {
         let machine =
-            super::super::machine::read_machine("model:mt23108-nicmem", &[]).expect("it comes along");
+            super::super::machine::read_machine("model:mt23108-nicmem", &[]).expect("a built-in machine");
         let of = |key: &str| {
             let value = machine.values.iter().find(|value| value.key == key).expect("a value");
             trial_values(&machine.card, value)

@@ -60,7 +60,7 @@ impl Campaign {
         testbed.cm.accept(request, &qp, &ConnParam::with_private_data(testbed.bystander_remotes().pack()))?;
         ensure!(bystander.receive()? == "connected");
         // Kept by the testbed until the end.
-        testbed.keep(qp);
+        testbed.keep_until_drop(qp);
         Ok(Self { copy, seed, testbed, listener, bystander, injector: None, recent: Vec::new() })
     }
 
@@ -96,7 +96,7 @@ impl Campaign {
             RoundResult::Nothing(said) => {
                 // Not caused by this value: an earlier one has blocked all connections.
                 tally.hung += 1;
-                tally.note(format!(
+                tally.add_note(format!(
                     "{:?} lets no honest connection in: {said} ({})",
                     self.copy,
                     injection.line()
@@ -170,7 +170,10 @@ impl Campaign {
             (lost, "unanswered"),
         ];
         for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
-            tally.note(format!("{count} {what}: {:?} {said} (value, seed, how, field: {order})", self.copy));
+            tally.add_note(format!(
+                "{count} {what}: {:?} {said} (value, seed, how, field: {order})",
+                self.copy
+            ));
         }
         tally.outside += outside + traffic.overstated;
         tally.doubled += traffic.doubled;
@@ -179,7 +182,7 @@ impl Campaign {
         tally.record_reaction(took);
         if took > Duration::from_secs(1) {
             let round = format!("{:?} {said} ({order})", self.copy);
-            tally.note(format!("{took:?} for {name}, {starved:?} of that without a processor: {round}"));
+            tally.add_note(format!("{took:?} for {name}, {starved:?} of that without a processor: {round}"));
         }
         let bad = counts.iter().any(|(count, _)| *count > 0);
         Ok(RoundResult::Injected { said, succeeded, bad })
@@ -252,7 +255,7 @@ impl Campaign {
             let _ = child.send("end");
         }
         if let Some((qp, cq, _)) = current {
-            traffic.end(&self.testbed, &qp, &cq);
+            traffic.disconnect_and_drain(&self.testbed, &qp, &cq);
             traffic.timed("Qp::drop", || drop((qp, cq)));
         }
         if !first {
@@ -261,7 +264,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// Accepts with receives posted; a injector with a false hello may be refused.
+    /// Accepts with receives posted; an injector with a false hello may be refused.
     fn accept(
         &self,
         request: ConnectRequest,
@@ -288,7 +291,7 @@ impl Campaign {
             }
             let again = self.bystander_works(tally)?;
             let copy = self.copy;
-            tally.note(format!(
+            tally.add_note(format!(
                 "the bystander of {copy:?} took {took:?}, and {again:?} after the same values again"
             ));
             took = took.min(again);
@@ -300,7 +303,7 @@ impl Campaign {
             let by = self
                 .culprit(&recent)?
                 .map_or("none of the last injections alone".to_owned(), |injection| injection.line());
-            tally.note(format!("{far} bytes changed in memory that nobody registered: {:?} {by}", self.copy));
+            tally.add_note(format!("{far} bytes changed in unregistered memory: {:?} {by}", self.copy));
         }
         Ok(())
     }
@@ -314,7 +317,7 @@ impl Campaign {
             other => {
                 tally.hung += u64::from(other.is_none());
                 tally.lost += u64::from(other.is_some());
-                tally.note(format!("the bystander of {:?} said {other:?}", self.copy));
+                tally.add_note(format!("the bystander of {:?} said {other:?}", self.copy));
             }
         }
         Ok(began.elapsed())

@@ -96,7 +96,7 @@ impl VictimOrder {
         Self {
             number,
             seed: budget.seed,
-            time: budget.left(),
+            time: budget.time_left(),
             values: budget.values,
             field: budget.field.clone(),
         }
@@ -126,14 +126,14 @@ fn watched(order: &VictimOrder) -> Result<VictimResult> {
                 send_to_parent(format!("at victim {}: {at}", order.number))?;
                 continue;
             }
-            Some((_, why)) => result.tally.note(format!("{why}; {at}")),
+            Some((_, why)) => result.tally.add_note(format!("{why}; {at}")),
             None if child.runs() => {
                 result.tally.hung += 1;
-                result.tally.note(format!("a victim was silent for {SILENCE:?}; {at}"));
+                result.tally.add_note(format!("a victim was silent for {SILENCE:?}; {at}"));
             }
             None => {
-                let (status, _) = child.ended(SILENCE)?;
-                result.tally.note(format!("a victim ended with {status}; {at}"));
+                let (status, _) = child.wait_for_exit(SILENCE)?;
+                result.tally.add_note(format!("a victim ended with {status}; {at}"));
             }
         }
         result.tally.tried += 1;
@@ -222,7 +222,7 @@ fn fields(testbed: &Testbed, copy: CopyPath) -> Result<Vec<Field>> {
 fn note_totals(fields: &[Field], copy: CopyPath, tally: &mut Tally) {
     let of_way = || fields.iter().filter(|field| field.service == (copy == CopyPath::Service));
     let count = |what: fn(&Field) -> u64| of_way().map(what).sum::<u64>();
-    tally.note(format!(
+    tally.add_note(format!(
         "{copy:?}: {} fields of {} words, at least {} injections each, {} in all: requests of the victim succeeded after {}, failed after \
          {}, {} connections were refused, {} injectors died or fell silent",
         of_way().count(),

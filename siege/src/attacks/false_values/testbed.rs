@@ -143,7 +143,7 @@ impl Testbed {
     }
 
     /// Keeps a queue pair until the testbed is dropped.
-    pub(super) fn keep(&self, qp: Qp) {
+    pub(super) fn keep_until_drop(&self, qp: Qp) {
         self.kept.borrow_mut().push(qp);
     }
 
@@ -391,7 +391,7 @@ impl Traffic {
     }
 
     /// Ends the connection, and waits for all outstanding work to complete.
-    pub(super) fn end(&mut self, testbed: &Testbed, qp: &Qp, cq: &Cq) {
+    pub(super) fn disconnect_and_drain(&mut self, testbed: &Testbed, qp: &Qp, cq: &Cq) {
         // It may have ended already.
         let _ = self.timed("Cm::disconnect", || testbed.cm.disconnect(qp));
         self.timed("Qp::to_error", || qp.to_error());

@@ -47,7 +47,7 @@ const ENOUGH: u64 = 3;
 /// How long a process may take to answer or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How a impostor behaves.
+/// How an impostor behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Behaviour {
     /// Connects, and sends nothing.
@@ -71,7 +71,7 @@ impl Behaviour {
         [Self::Silent, Self::Slow, Self::Garbage, Self::Part, Self::Foreign, Self::Replay, Self::Huge];
 }
 
-/// How a listener treated a impostor.
+/// How a listener treated an impostor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Refused,
@@ -93,7 +93,7 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    /// Counts a impostor that has received `read` bytes which it must not get; an error when [`ENOUGH`] were accepted.
+    /// Counts an impostor that has received `read` bytes which it must not get; an error when [`ENOUGH`] were accepted.
     fn count(&mut self, way: Behaviour, outcome: Outcome, read: u64) -> Result<()> {
         self.read += read;
         self.ways.iter_mut().zip(Behaviour::ALL).for_each(|(count, each)| *count += u64::from(each == way));
@@ -107,7 +107,7 @@ impl Outcomes {
     }
 
     /// The numbers of impostors by behaviour, as text.
-    fn ways(&self) -> String {
+    fn behaviour_counts(&self) -> String {
         let each = self.ways.iter().zip(Behaviour::ALL).filter(|(count, _)| **count > 0);
         let each: Vec<String> = each.map(|(count, way)| format!("{count} {way:?}").to_lowercase()).collect();
         each.join(", ")
@@ -129,12 +129,12 @@ trait Listener {
     fn connected(&mut self) -> Result<Duration>;
 
     /// Ends all processes, and returns what the listener counted.
-    fn end(self) -> Result<Report>;
+    fn finish(self) -> Result<ListenerReport>;
 }
 
 /// What a listener counted.
 #[derive(Clone, Copy, Debug, Default)]
-struct Report {
+struct ListenerReport {
     /// Refused requests, if it counts them.
     refused: Option<u64>,
     /// Bytes that changed, and reads and writes, that are not of honest processes.
@@ -155,7 +155,7 @@ trait Impostors {
 
 /// The number of impostors for the next rounds.
 fn count(budget: &Budget) -> u32 {
-    if budget.left() > WHOLE { CROWD } else { SMALL }
+    if budget.time_left() > WHOLE { CROWD } else { SMALL }
 }
 
 /// Counts a round at the listener called `name`.
@@ -163,7 +163,7 @@ fn judge(tally: &mut Tally, name: impl Display, round: Result<Round>) {
     tally.tried += 1;
     let round = match round {
         Ok(round) => round,
-        Err(why) => return tally.note(format!("{name}: {why:#}")),
+        Err(why) => return tally.add_note(format!("{name}: {why:#}")),
     };
     tally.record_reaction(round.slowest);
     let outside = round.outcomes.read + round.touched;
@@ -172,7 +172,7 @@ fn judge(tally: &mut Tally, name: impl Display, round: Result<Round>) {
     let is_good = round.outcomes.accepted == 0 && outside == 0 && round.grown <= GROWTH_MAX;
     tally.survived += u64::from(is_good);
     if !is_good || tally.tried <= 2 {
-        tally.note(format!("{name}: {round}"));
+        tally.add_note(format!("{name}: {round}"));
     }
 }
 
@@ -192,7 +192,7 @@ impl Display for Round {
             f,
             "{count} impostors ({}): {} accepted, {} refused in a valid form; {} bytes read, {touched} touched; \
              {} KiB of memory stay; the slowest of {HONEST} honest processes took {:.1} ms",
-            outcomes.ways(),
+            outcomes.behaviour_counts(),
             outcomes.accepted,
             outcomes.challenged,
             outcomes.read,
@@ -227,7 +227,7 @@ fn attack_listener<L: Listener>(
     slowest = slowest.max(listener.connected()?);
     let outcomes = impostors.disconnect_all(rng)?;
     let grown = memory(&listener).saturating_sub(before);
-    let report = listener.end()?;
+    let report = listener.finish()?;
     ensure!(outcomes.ways.iter().sum::<u64>() == u64::from(count), "{outcomes:?} are not all {count}");
     ensure!(
         outcomes.challenged >= u64::from(count) / 8,

@@ -13,7 +13,7 @@ use verbs::Buf;
 use super::requests::{Claim, Forger, Mpa};
 use super::shm::ShmImpostors;
 use super::tcp::TcpImpostors;
-use super::{HONEST, LATE_MAX, Listener, PATIENCE, Report, attack_listener, count, judge};
+use super::{HONEST, LATE_MAX, Listener, ListenerReport, PATIENCE, attack_listener, count, judge};
 use crate::attack::{Attack, Budget, Tally};
 use crate::child::{Child, receive_from_parent, send_to_parent};
 
@@ -35,7 +35,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     while budget.has_time_left() {
         let count = count(budget);
         for device in ["shm", "iwarp"] {
-            let round = Job::start(device).and_then(|(job, seed)| {
+            let round = AttackedJob::start(device).and_then(|(job, seed)| {
                 let addr = job.addr;
                 let forger = Forger::new(PROTOCOL, Claim::Guessed(seed), |_| [7; OFFER])?;
                 match device {
@@ -57,12 +57,12 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 }
 
 /// A job in a child.
-struct Job {
+struct AttackedJob {
     child: Child,
     addr: SocketAddr,
 }
 
-impl Job {
+impl AttackedJob {
     /// Starts the job; returns the seed of the challenges of its attacked process.
     fn start(device: &str) -> Result<(Self, Seed)> {
         let mut child = Child::start(ROLE)?;
@@ -72,7 +72,7 @@ impl Job {
     }
 }
 
-impl Listener for Job {
+impl Listener for AttackedJob {
     fn addr(&self) -> Option<SocketAddr> {
         Some(self.addr)
     }
@@ -89,11 +89,11 @@ impl Listener for Job {
         Ok(Duration::from_micros(self.child.receive()?.parse()?))
     }
 
-    fn end(mut self) -> Result<Report> {
+    fn finish(mut self) -> Result<ListenerReport> {
         let refused = Some(self.child.request("refused")?.parse()?);
         self.child.send("end")?;
-        self.child.end(PATIENCE)?;
-        Ok(Report { refused, ..Report::default() })
+        self.child.expect_success(PATIENCE)?;
+        Ok(ListenerReport { refused, ..ListenerReport::default() })
     }
 }
 

@@ -14,7 +14,7 @@ use rustix::process::Pid;
 use super::requests::{Claim, Forger, Mpa};
 use super::shm::ShmImpostors;
 use super::tcp::TcpImpostors;
-use super::{HONEST, LATE_MAX, Listener, Report, attack_listener, count, judge};
+use super::{HONEST, LATE_MAX, Listener, ListenerReport, attack_listener, count, judge};
 use crate::attack::{Attack, Budget, Tally};
 use crate::child::Child;
 use crate::programs::{Source, with_program};
@@ -119,14 +119,18 @@ impl Listener for PortalsServer {
     }
 
     fn connected(&mut self) -> Result<Duration> {
-        let last = self.asked.checked_sub(1).and_then(|at| self.honest.get(at)).context("nobody has put")?;
+        let last = self
+            .asked
+            .checked_sub(1)
+            .and_then(|at| self.honest.get(at))
+            .context("no process has sent a put")?;
         Ok(Duration::from_micros(last.receive()?.parse()?))
     }
 
-    fn end(mut self) -> Result<Report> {
+    fn finish(mut self) -> Result<ListenerReport> {
         let state = self.child.request("state")?;
         let (puts, touched) = state.split_once(' ').context("no state")?;
         ensure!(puts.parse() == Ok(self.asked), "{puts} of {} puts have arrived", self.asked);
-        Ok(Report { touched: touched.parse()?, ..Report::default() })
+        Ok(ListenerReport { touched: touched.parse()?, ..ListenerReport::default() })
     }
 }

@@ -14,7 +14,7 @@ use rustix::process::Pid;
 
 use super::tcp::{HUGE, TcpImpostors, WireProtocol, is_end};
 use super::{
-    Behaviour, HONEST, LATE_MAX, Listener, Outcome, PATIENCE, Report, attack_listener, count, judge,
+    Behaviour, HONEST, LATE_MAX, Listener, ListenerReport, Outcome, PATIENCE, attack_listener, count, judge,
 };
 use crate::attack::{Attack, Budget, Tally};
 use crate::child::Child;
@@ -90,20 +90,20 @@ impl Listener for PortServer {
 
     fn connected(&mut self) -> Result<Duration> {
         let last = self.asked.checked_sub(1).and_then(|at| self.honest.get(at));
-        Ok(Duration::from_micros(last.context("nobody has connected")?.receive()?.parse()?))
+        Ok(Duration::from_micros(last.context("no process has connected")?.receive()?.parse()?))
     }
 
-    fn end(mut self) -> Result<Report> {
+    fn finish(mut self) -> Result<ListenerReport> {
         self.connect()?;
         self.connected()?;
         // The server fails if it has accepted anyone but these clients.
-        self.server.end(PATIENCE)?;
-        self.honest.into_iter().try_for_each(|child| child.end(PATIENCE))?;
-        Ok(Report::default())
+        self.server.expect_success(PATIENCE)?;
+        self.honest.into_iter().try_for_each(|child| child.expect_success(PATIENCE))?;
+        Ok(ListenerReport::default())
     }
 }
 
-/// A impostor's side of the protocol of ports, with the key of another port.
+/// An impostor's side of the protocol of ports, with the key of another port.
 struct PortClient {
     key: Key,
     /// The greeting of the current impostor.

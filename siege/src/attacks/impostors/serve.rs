@@ -11,7 +11,9 @@ use host::Rng;
 use rustix::process::Pid;
 
 use super::tcp::{HUGE, TcpImpostors, WireProtocol};
-use super::{Behaviour, LATE_MAX, Listener, Outcome, PATIENCE, Report, attack_listener, count, judge};
+use super::{
+    Behaviour, LATE_MAX, Listener, ListenerReport, Outcome, PATIENCE, attack_listener, count, judge,
+};
 use crate::attack::{Attack, Budget, Tally};
 use crate::attacks::serve::{Access, honest, setup, start};
 use crate::child::Child;
@@ -63,18 +65,18 @@ impl Listener for AttackedServer {
     }
 
     fn connected(&mut self) -> Result<Duration> {
-        let asked = self.asked.take().context("nobody has asked")?;
+        let asked = self.asked.take().context("no client has sent a request")?;
         asked.recv_timeout(PATIENCE).context("an honest client is not answered")?
     }
 
     /// Kills the server, which runs until a signal ends it.
-    fn end(mut self) -> Result<Report> {
+    fn finish(mut self) -> Result<ListenerReport> {
         self.child.kill()?;
-        Ok(Report::default())
+        Ok(ListenerReport::default())
     }
 }
 
-/// A impostor's side of the control protocol, with another token.
+/// An impostor's side of the control protocol, with another token.
 struct Client {
     token: Token,
     /// The greeting of the current impostor.

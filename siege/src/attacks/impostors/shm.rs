@@ -48,7 +48,7 @@ impl ShmImpostors {
             CmEvent::Rejected { private_data, .. } => self.forger.rejected(way, &private_data)?,
             CmEvent::ConnectFailed { .. } => (Outcome::Refused, 0),
             CmEvent::Established { private_data, .. } => (Outcome::Accepted, private_data.len() as u64),
-            other => bail!("a impostor has {other:?}"),
+            other => bail!("an impostor has {other:?}"),
         };
         self.outcomes.count(way, outcome, read)
     }

@@ -41,11 +41,11 @@ pub(super) trait WireProtocol {
         (garbage(rng), false)
     }
 
-    /// Interprets all bytes after the greeting, and counts the bytes that a impostor must not get.
+    /// Interprets all bytes after the greeting, and counts the bytes that an impostor must not get.
     fn outcome(&mut self, way: Behaviour, answer: &[u8]) -> Result<(Outcome, u64)>;
 }
 
-/// An open connection of a impostor.
+/// An open connection of an impostor.
 struct Visit {
     stream: TcpStream,
     way: Behaviour,
@@ -85,7 +85,7 @@ impl<S: WireProtocol> TcpImpostors<S> {
     }
 
     /// How the next impostor behaves. Every second impostor sends valid messages under a foreign key.
-    fn way(&self, rng: &mut Rng) -> Behaviour {
+    fn next_behaviour(&self, rng: &mut Rng) -> Behaviour {
         let ways = [
             Behaviour::Silent,
             Behaviour::Slow,
@@ -104,9 +104,9 @@ impl<S: WireProtocol> TcpImpostors<S> {
     /// Reads the greeting, and sends the impostor's message or the first part of it.
     fn speak(&mut self, mut visit: Visit, rng: &mut Rng) -> Result<()> {
         if !self.protocol.read_greeting(&mut visit.stream)? {
-            return self.part(&visit, &[]);
+            return self.end_visit(&visit, &[]);
         }
-        let (words, is_whole) = self.words(visit.way, rng)?;
+        let (words, is_whole) = self.message(visit.way, rng)?;
         if visit.way == Behaviour::Slow {
             visit.unsent = words.into();
             return self.keep_open(visit);
@@ -120,8 +120,8 @@ impl<S: WireProtocol> TcpImpostors<S> {
         self.keep_open(visit)
     }
 
-    /// The message of a impostor, and whether the listener can answer it without waiting for more.
-    fn words(&mut self, way: Behaviour, rng: &mut Rng) -> Result<(Vec<u8>, bool)> {
+    /// The message of an impostor, and whether the listener can answer it without waiting for more.
+    fn message(&mut self, way: Behaviour, rng: &mut Rng) -> Result<(Vec<u8>, bool)> {
         Ok(match way {
             Behaviour::Silent => (Vec::new(), false),
             Behaviour::Slow | Behaviour::Foreign => (self.protocol.foreign_key_message(rng)?, true),
@@ -163,7 +163,7 @@ impl<S: WireProtocol> TcpImpostors<S> {
             Err(why) if is_end(&why) => {}
             Err(why) => return Err(why.into()),
         }
-        self.part(&visit, &answer)
+        self.end_visit(&visit, &answer)
     }
 
     /// Reads an answer until the listener closes.
@@ -176,10 +176,10 @@ impl<S: WireProtocol> TcpImpostors<S> {
             Err(why) if why.kind() == ErrorKind::WouldBlock && !answer.is_empty() => {}
             Err(why) => return Err(why).with_context(|| format!("{:?} is not answered", visit.way)),
         }
-        self.part(&visit, &answer)
+        self.end_visit(&visit, &answer)
     }
 
-    fn part(&mut self, visit: &Visit, answer: &[u8]) -> Result<()> {
+    fn end_visit(&mut self, visit: &Visit, answer: &[u8]) -> Result<()> {
         let (outcome, read) = self.protocol.outcome(visit.way, answer)?;
         self.outcomes.count(visit.way, outcome, read)
     }
@@ -187,7 +187,7 @@ impl<S: WireProtocol> TcpImpostors<S> {
 
 impl<S: WireProtocol> Impostors for TcpImpostors<S> {
     fn connect_next(&mut self, rng: &mut Rng) -> Result<()> {
-        let (stream, way) = (connected(self.addr, self.came)?, self.way(rng));
+        let (stream, way) = (connected(self.addr, self.came)?, self.next_behaviour(rng));
         self.came += 1;
         self.arrived.push_back(Visit { stream, way, unsent: VecDeque::new() });
         if let Some(visit) = pop_if_longer(&mut self.arrived, WINDOW) {

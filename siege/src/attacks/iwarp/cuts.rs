@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::endpoints::{BATCH, Node, Round};
+use super::endpoints::{BATCH, DeviceWithMemory, Round};
 use super::proxy::{Damage, Proxy};
 use crate::attack::{Attack, Budget, Tally};
 use host::Rng;
@@ -36,8 +36,8 @@ const RAILS: [Ipv4Addr; 2] = [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2)];
 
 struct ProxiedDevice {
     device: &'static str,
-    a: Node,
-    b: Node,
+    a: DeviceWithMemory,
+    b: DeviceWithMemory,
     _listener: verbs::Listener,
     /// The client connects to the first proxy. For rails, the others are in front of the further listeners: that of
     /// rail 1, and that through which rail 0 is joined again.
@@ -52,7 +52,7 @@ struct ProxiedDevice {
 
 impl ProxiedDevice {
     fn open(device: &'static str, tally: &mut Tally) -> Result<Self> {
-        let (a, b) = (Node::open(device)?, Node::open(device)?);
+        let (a, b) = (DeviceWithMemory::open(device)?, DeviceWithMemory::open(device)?);
         let listener = b.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let mut proxies: Vec<Proxy> = Vec::new();
         if device.starts_with("rails") {
@@ -120,7 +120,7 @@ impl ProxiedDevice {
         round.finish(true, tally)?;
         self.proxies.iter().for_each(Proxy::close);
         if tally.lost != before {
-            tally.note(format!("{}, {damage:?}", self.device));
+            tally.add_note(format!("{}, {damage:?}", self.device));
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl ProxiedDevice {
     /// Notes what was done. Fails if a run with enough time did not cut the intended connections.
     fn close(&self, long: bool, tally: &mut Tally) -> Result<()> {
         let Self { device, rounds, established, ended: [greeting, traffic], .. } = self;
-        tally.note(format!(
+        tally.add_note(format!(
             "{device}: {rounds} connections, {established} of them established; ends of TCP planned: {greeting} in a \
              handshake, {traffic} behind it"
         ));

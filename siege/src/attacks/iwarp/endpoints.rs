@@ -28,7 +28,7 @@ const COUNTER: usize = 2 * BATCH * SLOT;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A device with memory between canaries.
-pub(super) struct Node {
+pub(super) struct DeviceWithMemory {
     pub(super) device: Device,
     pub(super) pd: Pd,
     pub(super) cm: Cm,
@@ -36,7 +36,7 @@ pub(super) struct Node {
     pub(super) region: Mr,
 }
 
-impl Node {
+impl DeviceWithMemory {
     pub(super) fn open(name: &str) -> Result<Self> {
         let device = fabric::open(name, &host::real::host())?;
         let (pd, cm) = (device.alloc_pd()?, device.create_cm()?);
@@ -128,8 +128,8 @@ fn pattern(round: u64, number: usize, len: usize) -> Vec<u8> {
 
 /// One connection from setup to end, with a batch on it.
 pub(super) struct Round<'a> {
-    a: &'a Node,
-    b: &'a Node,
+    a: &'a DeviceWithMemory,
+    b: &'a DeviceWithMemory,
     number: u64,
     from: QpWithCqs,
     to: Option<QpWithCqs>,
@@ -148,7 +148,12 @@ pub(super) struct Round<'a> {
 
 impl<'a> Round<'a> {
     /// Connects to `via`.
-    pub(super) fn begin(a: &'a Node, b: &'a Node, via: SocketAddr, number: u64) -> Result<Self> {
+    pub(super) fn begin(
+        a: &'a DeviceWithMemory,
+        b: &'a DeviceWithMemory,
+        via: SocketAddr,
+        number: u64,
+    ) -> Result<Self> {
         let from = a.queue_pair(false)?;
         let param =
             ConnParam { timeout: Span::from_secs(3), ..ConnParam::with_private_data(number.to_le_bytes()) };
@@ -285,7 +290,7 @@ impl<'a> Round<'a> {
         let good = before == (tally.lost, tally.doubled, tally.outside, tally.hung);
         tally.survived += u64::from(good);
         if !good {
-            tally.note(format!("round {}, told {}: {:?}", self.number, self.told, self.ended));
+            tally.add_note(format!("round {}, told {}: {:?}", self.number, self.told, self.ended));
         }
         Ok(())
     }
@@ -309,7 +314,7 @@ impl<'a> Round<'a> {
                     let imm = (*kind == RequestKind::SendImm).then_some(number as u32);
                     if !there || wc.byte_len as usize != len || wc.imm != imm {
                         tally.lost += 1;
-                        tally.note(format!("message {number} came damaged: {wc:?}"));
+                        tally.add_note(format!("message {number} came damaged: {wc:?}"));
                     }
                     true
                 }
@@ -323,7 +328,7 @@ impl<'a> Round<'a> {
         }
         if came.next().is_some() {
             tally.doubled += 1;
-            tally.note("more messages came than were sent");
+            tally.add_note("more messages came than were sent");
         }
         Ok(())
     }

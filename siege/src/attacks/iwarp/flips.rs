@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::endpoints::{Node, Round};
+use super::endpoints::{DeviceWithMemory, Round};
 use super::frames::FrameName;
 use super::proxy::{BitPosition, Damage, Frames, Proxy};
 use crate::attack::{Attack, Budget, Tally};
@@ -40,7 +40,7 @@ const PROVOCATION: BitPosition =
 
 /// A byte of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Target {
+struct FrameByte {
     frame: FrameName,
     byte: usize,
     back: bool,
@@ -49,13 +49,13 @@ struct Target {
 }
 
 struct ProxiedDevice {
-    a: Node,
-    b: Node,
+    a: DeviceWithMemory,
+    b: DeviceWithMemory,
     _listener: verbs::Listener,
     proxy: Proxy,
     crc: bool,
-    targets: Vec<Target>,
-    hit: BTreeSet<Target>,
+    targets: Vec<FrameByte>,
+    hit: BTreeSet<FrameByte>,
     rounds: usize,
     established: usize,
 }
@@ -63,7 +63,7 @@ struct ProxiedDevice {
 impl ProxiedDevice {
     fn open(crc: bool, rng: &mut Rng, tally: &mut Tally) -> Result<Self> {
         let name = format!("iwarp@127.0.0.1(crc={})", if crc { "on" } else { "off" });
-        let (a, b) = (Node::open(&name)?, Node::open(&name)?);
+        let (a, b) = (DeviceWithMemory::open(&name)?, DeviceWithMemory::open(&name)?);
         let listener = b.listen((Ipv4Addr::LOCALHOST, 0).into())?;
         let proxy = Proxy::start(Ipv4Addr::LOCALHOST, listener.addr(), 1)?;
         let (targets, hit) = (Vec::new(), BTreeSet::new());
@@ -104,7 +104,7 @@ impl ProxiedDevice {
         for (back, frames) in [(false, &frames[0]), (true, &frames[1])] {
             for &(frame, len) in frames {
                 let bytes = (0..len).filter(|&at| at < FRONT || at == len / 2 || at + END >= len);
-                self.targets.extend(bytes.map(|byte| Target { frame, byte, back, provoked }));
+                self.targets.extend(bytes.map(|byte| FrameByte { frame, byte, back, provoked }));
             }
         }
     }
@@ -138,7 +138,7 @@ impl ProxiedDevice {
             self.hit.insert(target);
         }
         if (tally.lost, tally.doubled) != (lost, doubled) {
-            tally.note(format!("crc {}, {target:?}, {aim:?}", self.crc));
+            tally.add_note(format!("crc {}, {target:?}, {aim:?}", self.crc));
         }
         Ok(())
     }
@@ -146,9 +146,9 @@ impl ProxiedDevice {
     /// Notes what was hit. Fails if a run with enough time hit nothing.
     fn close(&self, long: bool, tally: &mut Tally) -> Result<()> {
         let firsts =
-            |of: &mut dyn Iterator<Item = &Target>| of.filter(|target| target.frame.nth == 0).count();
+            |of: &mut dyn Iterator<Item = &FrameByte>| of.filter(|target| target.frame.nth == 0).count();
         let hits = self.proxy.forwarded_flips();
-        tally.note(format!(
+        tally.add_note(format!(
             "crc {}: {} connections, {} of them established, {hits} bits flipped; {} of {} bytes hit, of each kind's first \
              frame {} of {}",
             self.crc,

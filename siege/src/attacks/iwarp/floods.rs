@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::endpoints::{Node, Round};
+use super::endpoints::{DeviceWithMemory, Round};
 use crate::attack::{Attack, Budget, Tally};
 use crate::resources::ResourceCounts;
 use host::Rng;
@@ -46,7 +46,7 @@ fn intruder(addr: SocketAddr, rng: &mut Rng) -> Result<TcpStream> {
 }
 
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
-    let (a, b) = (Node::open("iwarp@127.0.0.1")?, Node::open("iwarp@127.0.0.1")?);
+    let (a, b) = (DeviceWithMemory::open("iwarp@127.0.0.1")?, DeviceWithMemory::open("iwarp@127.0.0.1")?);
     let listener = b.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let mut crowd: Vec<TcpStream> = Vec::new();
     let before = ResourceCounts::now();
@@ -71,6 +71,6 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     }
     crowd.clear();
     before.report_growth(Duration::from_secs(10), tally);
-    tally.note(format!("{came} intruders"));
+    tally.add_note(format!("{came} intruders"));
     Ok(())
 }

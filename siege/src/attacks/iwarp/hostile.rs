@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use iwarp::crc::Crc;
 use verbs::{CmEvent, ConnParam, SendOp, SendWr};
 
-use super::endpoints::{Node, Round};
+use super::endpoints::{DeviceWithMemory, Round};
 use crate::attack::{Attack, Budget, Tally};
 use crate::resources::ResourceCounts;
 use host::Rng;
@@ -115,7 +115,7 @@ fn false_value(right: u64, size: usize, rng: &mut Rng) -> u64 {
 
 /// An FPDU of a kind with a false value in field `wrong`: 0 is its length, 1 and 2 are the control bytes. With 99, all
 /// are correct.
-fn fpdu(kind: &SegmentKind, wrong: usize, node: &Node, rng: &mut Rng) -> Vec<u8> {
+fn fpdu(kind: &SegmentKind, wrong: usize, node: &DeviceWithMemory, rng: &mut Rng) -> Vec<u8> {
     let mut put = |number: usize, size: usize, right: u64, out: &mut Vec<u8>| {
         let value = if number == wrong { false_value(right, size, rng) } else { right };
         out.extend(&value.to_be_bytes()[8 - size..]);
@@ -147,7 +147,7 @@ fn request() -> Vec<u8> {
     REQUEST.to_vec()
 }
 
-fn first_send(node: &Node, rng: &mut Rng) -> Vec<u8> {
+fn first_send(node: &DeviceWithMemory, rng: &mut Rng) -> Vec<u8> {
     let kind = untagged(0x41, 0x43, &[(4, Is(0)), (4, Is(0)), (4, Is(1)), (4, Is(0))]);
     fpdu(&kind, 99, node, rng)
 }
@@ -166,7 +166,7 @@ fn read_to_close(stream: &mut TcpStream) -> Result<()> {
 }
 
 /// One hostile peer from its request to its end.
-fn attack_once(b: &Node, addr: SocketAddr, rng: &mut Rng, tally: &mut Tally) -> Result<()> {
+fn attack_once(b: &DeviceWithMemory, addr: SocketAddr, rng: &mut Rng, tally: &mut Tally) -> Result<()> {
     let mut stream = TcpStream::connect(addr)?;
     stream.set_nodelay(true)?;
     stream.write_all(&request())?;
@@ -199,14 +199,17 @@ fn attack_once(b: &Node, addr: SocketAddr, rng: &mut Rng, tally: &mut Tally) -> 
     tally.outside += outside;
     tally.survived += u64::from(outside == 0);
     if outside > 0 {
-        tally.note(format!("opcode {:#x}, field {wrong}: {words:02x?}, {wc:?}", kind.rdmap));
+        tally.add_note(format!("opcode {:#x}, field {wrong}: {words:02x?}, {wc:?}", kind.rdmap));
     }
     while b.device.poll_async_event().is_some() {}
     Ok(())
 }
 
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
-    let (a, b) = (Node::open("iwarp@127.0.0.1(crc=on)")?, Node::open("iwarp@127.0.0.1(crc=on)")?);
+    let (a, b) = (
+        DeviceWithMemory::open("iwarp@127.0.0.1(crc=on)")?,
+        DeviceWithMemory::open("iwarp@127.0.0.1(crc=on)")?,
+    );
     let listener = b.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let before = ResourceCounts::now();
     while budget.has_time_left() {

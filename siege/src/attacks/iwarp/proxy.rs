@@ -91,7 +91,7 @@ impl Proxy {
                     return;
                 }
                 // If one end aborts the connection, the other end must notice.
-                let _ = near.map(|near| pass(&passer, near));
+                let _ = near.map(|near| forward_connection(&passer, near));
             }
         });
         Ok(Self { addr, shared })
@@ -135,7 +135,7 @@ fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn pass(shared: &Arc<Shared>, near: TcpStream) -> Result<()> {
+fn forward_connection(shared: &Arc<Shared>, near: TcpStream) -> Result<()> {
     let far = TcpStream::connect(*lock(&shared.target))?;
     let damage = *lock(&shared.damage);
     let seen = Seen::default();
@@ -194,11 +194,11 @@ impl Relay {
                 }
                 now.append(&mut frame);
             }
-            goes_on = self.pass(&now, &from);
+            goes_on = self.forward(&now, &from);
             self.shared.hits.fetch_add(if goes_on { flips } else { 0 }, Ordering::Relaxed);
         }
         if goes_on {
-            self.pass(&cutter.into_rest(), &from);
+            self.forward(&cutter.into_rest(), &from);
         }
         let _ = from.shutdown(Shutdown::Both);
         let _ = self.to.shutdown(Shutdown::Both);
@@ -228,7 +228,7 @@ impl Relay {
     }
 
     /// Forwards bytes up to the point where the stream is ended; whether it continues.
-    fn pass(&mut self, bytes: &[u8], from: &TcpStream) -> bool {
+    fn forward(&mut self, bytes: &[u8], from: &TcpStream) -> bool {
         let (mut now, mut ends) = (bytes, None);
         if let Some((at, reset)) = self.damage.end_at
             && self.passed + now.len() as u64 >= at

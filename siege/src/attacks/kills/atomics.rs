@@ -10,7 +10,7 @@ use verbs::{AtomicCap, CmEvent, SendOp, SendWr};
 use super::activity::Activity;
 use super::child_pool::Victim;
 use crate::attack::Tally;
-use crate::end::{End, Link, PEERS, RESULT, deadline, within};
+use crate::endpoint::{Endpoint, Link, PEERS, RESULT, deadline, within};
 use host::Rng;
 
 /// Maximal lifetime of the child, and how long before or after its end the queue pair is destroyed, in microseconds.
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The operation of both the child and the neighbour on the survivor's memory: an atomic, or a read if the device has
 /// none.
-pub(super) fn op(end: &End, link: &Link) -> SendOp {
+pub(super) fn op(end: &Endpoint, link: &Link) -> SendOp {
     let remote = link.peer.offset(PEERS);
     match end.device.attr().atomic_cap {
         AtomicCap::None => SendOp::Read(remote),
@@ -33,7 +33,7 @@ pub(super) fn op(end: &End, link: &Link) -> SendOp {
 
 /// Another peer whose atomics must proceed.
 struct Neighbour<'a> {
-    end: &'a End,
+    end: &'a Endpoint,
     link: Link,
     count: u64,
     seen: u64,
@@ -56,8 +56,8 @@ impl Neighbour<'_> {
 
 /// Kills a child and destroys its queue pair; returns how long it took until the neighbour's atomics had completed.
 pub(super) fn round(
-    end: &End,
-    neighbour: &End,
+    end: &Endpoint,
+    neighbour: &Endpoint,
     victim: Victim,
     rng: &mut Rng,
     tally: &mut Tally,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::child::Child;
-use crate::end::End;
+use crate::endpoint::Endpoint;
 
 /// The name of the children's role.
 pub(crate) const ROLE: &str = "killed";
@@ -85,9 +85,9 @@ impl Drop for ChildPool {
 
 /// A device under attack.
 pub(super) struct AttackedDevice {
-    pub(super) end: End,
+    pub(super) end: Endpoint,
     /// Another user of the survivor's memory.
-    pub(super) neighbour: End,
+    pub(super) neighbour: Endpoint,
     pub(super) child_pool: ChildPool,
     pub(super) rounds: u64,
     pub(super) late: Duration,

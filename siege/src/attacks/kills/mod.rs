@@ -23,7 +23,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::attack::{Attack, Budget, Tally};
-use crate::end::{DEVICES, End};
+use crate::endpoint::{DEVICES, Endpoint};
 use crate::resources::ResourceCounts;
 
 use activity::ACTIVITIES;
@@ -45,13 +45,13 @@ pub(crate) const ATTACK: Attack = Attack {
 /// Attacks until the budget is spent, and counts the results.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     // A process keeps what it opens only once, with its first device.
-    drop(End::open(DEVICES[0])?);
+    drop(Endpoint::open(DEVICES[0])?);
     let bare = ResourceCounts::now();
     let mut fronts = Vec::new();
     for &device in DEVICES {
         let front = AttackedDevice {
-            end: End::open(device)?,
-            neighbour: End::open(device)?,
+            end: Endpoint::open(device)?,
+            neighbour: Endpoint::open(device)?,
             child_pool: ChildPool::new(device)?,
             rounds: 0,
             late: Duration::ZERO,
@@ -72,7 +72,9 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
                 tally.record_reaction(late);
                 front.late = front.late.max(late);
             }
-            Err(why) => tally.note(format!("{state:?} on {}, seed {seed}: {why:#}", front.child_pool.device)),
+            Err(why) => {
+                tally.add_note(format!("{state:?} on {}, seed {seed}: {why:#}", front.child_pool.device))
+            }
         }
         at += 1;
         if at == DEVICES.len() * ACTIVITIES.len() {
@@ -85,7 +87,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     }
     for front in fronts {
         let (name, late) = (front.child_pool.device, front.late.as_secs_f64() * 1e3);
-        tally.note(format!("{name}: {} killed, noticed within {late:.1} ms", front.rounds));
+        tally.add_note(format!("{name}: {} killed, noticed within {late:.1} ms", front.rounds));
     }
     bare.report_growth(Duration::from_secs(5), tally);
     Ok(())

@@ -11,7 +11,7 @@ use super::atomics;
 use super::child_pool::{AttackedDevice, Victim};
 use crate::attack::Tally;
 use crate::child::Child;
-use crate::end::{DEPTH, End, ROUND_MAX, SENDS, SLOT, at, deadline};
+use crate::endpoint::{DEPTH, Endpoint, ROUND_MAX, SENDS, SLOT, deadline, loopback};
 use crate::stress_traffic::StressTraffic;
 use host::Rng;
 
@@ -41,7 +41,7 @@ pub(super) fn round(
     tally.outside += end.count_changed_canaries()?;
     let late = late.or_else(|why| {
         // Leftovers of a failed round would spoil the next one.
-        front.end = End::on(&front.end.device)?;
+        front.end = Endpoint::on_device(&front.end.device)?;
         Err(why)
     })?;
     check_nothing_left(&front.end)?;
@@ -49,14 +49,14 @@ pub(super) fn round(
 }
 
 /// Checks that neither a completion nor an event is left after a round.
-fn check_nothing_left(end: &End) -> Result<()> {
+fn check_nothing_left(end: &Endpoint) -> Result<()> {
     let mut wcs = [Wc::default(); 4];
     for cq in [&end.send_cq, &end.recv_cq] {
         let some = cq.poll(&mut wcs)?;
-        ensure!(some == 0, "a completion that nobody waits for: {:?}", wcs[0]);
+        ensure!(some == 0, "an unexpected completion: {:?}", wcs[0]);
     }
     let event = end.event_now();
-    ensure!(event.is_none(), "an event that nobody waits for: {event:?}");
+    ensure!(event.is_none(), "an unexpected event: {event:?}");
     Ok(())
 }
 
@@ -77,7 +77,7 @@ fn kill_during(mut child: Child, rng: &mut Rng, work: impl FnOnce() -> Result<In
 
 /// Traffic of one or both sides.
 fn with_traffic(
-    end: &End,
+    end: &Endpoint,
     victim: Victim,
     state: Activity,
     rng: &mut Rng,
@@ -99,7 +99,7 @@ fn with_traffic(
 
 /// A connection without traffic, whose survivor sleeps.
 fn without_traffic(
-    end: &End,
+    end: &Endpoint,
     victim: Victim,
     state: Activity,
     rng: &mut Rng,
@@ -127,7 +127,7 @@ fn without_traffic(
 }
 
 /// The child listens and dies; connecting to it must fail, and its port must be free.
-fn listening(end: &End, victim: Victim) -> Result<Duration> {
+fn listening(end: &Endpoint, victim: Victim) -> Result<Duration> {
     let mut child = victim.child;
     let port: u16 = child.request(format!("{:?} 0 0", Activity::Listening))?.parse()?;
     let gone = child.kill()?;
@@ -138,7 +138,7 @@ fn listening(end: &End, victim: Victim) -> Result<Duration> {
         }
     }
     let late = gone.elapsed();
-    drop(end.cm.listen(at(port), 8)?);
+    drop(end.cm.listen(loopback(port), 8)?);
     Ok(late)
 }
 
@@ -150,7 +150,7 @@ struct AcceptedConnection {
 }
 
 /// The child establishes and ends connections; their receives come from a shared queue.
-fn connecting(end: &End, victim: Victim, rng: &mut Rng, tally: &mut Tally) -> Result<Duration> {
+fn connecting(end: &Endpoint, victim: Victim, rng: &mut Rng, tally: &mut Tally) -> Result<Duration> {
     let Victim { mut child, ledger } = victim;
     let (listener, srq) = (end.listen()?, end.srq()?);
     let mut connections =
@@ -190,7 +190,7 @@ fn connecting(end: &End, victim: Victim, rng: &mut Rng, tally: &mut Tally) -> Re
 
 /// The survivor's side of short-lived connections.
 struct ShortConnections<'a> {
-    end: &'a End,
+    end: &'a Endpoint,
     srq: Srq,
     guests: BTreeMap<u32, AcceptedConnection>,
     messages: u64,
@@ -264,20 +264,20 @@ impl ShortConnections<'_> {
                     guest.qp.num()
                 );
             }
-            other @ CmEvent::Rejected { .. } => bail!("nobody rejects: {other:?}"),
+            other @ CmEvent::Rejected { .. } => bail!("an unexpected rejection: {other:?}"),
         }
         Ok(())
     }
 }
 
 /// The child accepts and ends connections; the survivor connects until that fails.
-fn accepting(end: &End, victim: Victim, rng: &mut Rng) -> Result<Duration> {
+fn accepting(end: &Endpoint, victim: Victim, rng: &mut Rng) -> Result<Duration> {
     let mut child = victim.child;
     let port: u16 = child.request(format!("{:?} 0 {}", Activity::Accepting, rng.next_u64()))?.parse()?;
     kill_during(child, rng, || {
         loop {
             let qp = end.qp(None)?;
-            end.cm.connect(&qp, at(port), &end.param())?;
+            end.cm.connect(&qp, loopback(port), &end.param())?;
             match end.event()? {
                 CmEvent::Established { qp_num, .. } if qp_num == qp.num() => {}
                 CmEvent::ConnectFailed { qp_num, .. } | CmEvent::Rejected { qp_num, .. }

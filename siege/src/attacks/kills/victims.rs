@@ -10,7 +10,7 @@ use super::activity::Activity;
 use super::atomics;
 use crate::attack::Tally;
 use crate::child::{receive_from_parent, send_to_parent};
-use crate::end::{DEPTH, End, Link, PEERS, RESULT, SENDS, deadline};
+use crate::endpoint::{DEPTH, Endpoint, Link, PEERS, RESULT, SENDS, deadline};
 use crate::stress_traffic::StressTraffic;
 use host::Rng;
 
@@ -18,7 +18,7 @@ use host::Rng;
 pub(crate) fn victim() -> Result<()> {
     let Some(line) = receive_from_parent()? else { return Ok(()) };
     let (device, ledger) = line.split_once(' ').context("a device and a ledger")?;
-    let (end, ledger) = (End::open(device)?, File::options().write(true).open(ledger)?);
+    let (end, ledger) = (Endpoint::open(device)?, File::options().write(true).open(ledger)?);
     send_to_parent("ready")?;
     let Some(line) = receive_from_parent()? else { return Ok(()) };
     let words: Vec<&str> = line.split(' ').collect();
@@ -51,7 +51,7 @@ pub(crate) fn victim() -> Result<()> {
 }
 
 /// Sends and receives without pause, and records its progress in the ledger.
-fn run_traffic(end: &End, link: &Link, posts: bool, rng: Rng, ledger: &File) -> Result<()> {
+fn run_traffic(end: &Endpoint, link: &Link, posts: bool, rng: Rng, ledger: &File) -> Result<()> {
     let (mut traffic, mut tally) = (StressTraffic::new(end, link, rng)?, Tally::default());
     let mut written = 0;
     loop {
@@ -69,7 +69,7 @@ fn run_traffic(end: &End, link: &Link, posts: bool, rng: Rng, ledger: &File) -> 
 }
 
 /// Makes connections, sends a few messages on each, and ends it.
-fn connect(end: &End, port: u16, rng: &mut Rng, ledger: &File) -> Result<()> {
+fn connect(end: &Endpoint, port: u16, rng: &mut Rng, ledger: &File) -> Result<()> {
     let mut acknowledged = 0_u64;
     loop {
         let link = end.connect(port)?;
@@ -92,7 +92,7 @@ fn connect(end: &End, port: u16, rng: &mut Rng, ledger: &File) -> Result<()> {
 }
 
 /// Accepts connections, waits for a message or for their end, and ends them.
-fn accept(end: &End, rng: &mut Rng) -> Result<()> {
+fn accept(end: &Endpoint, rng: &mut Rng) -> Result<()> {
     let listener = end.listen()?;
     send_to_parent(listener.addr().port())?;
     loop {
@@ -110,7 +110,7 @@ fn accept(end: &End, rng: &mut Rng) -> Result<()> {
 }
 
 /// Registers memory, writes from it, and deregisters it.
-fn register(end: &End, link: &Link) -> Result<()> {
+fn register(end: &Endpoint, link: &Link) -> Result<()> {
     let buf = Buf::alloc(8192)?;
     loop {
         let mr = end.pd.reg_mr(&buf, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
@@ -123,7 +123,7 @@ fn register(end: &End, link: &Link) -> Result<()> {
 }
 
 /// Executes as many atomics as fit on the survivor's memory; without support for atomics, reads it.
-fn run_atomics(end: &End, link: &Link) -> Result<()> {
+fn run_atomics(end: &Endpoint, link: &Link) -> Result<()> {
     let (mut posted, mut completed) = (0_u64, 0_u64);
     let mut wcs = [Wc::default(); 16];
     loop {

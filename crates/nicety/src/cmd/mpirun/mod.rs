@@ -41,6 +41,6 @@ pub(crate) fn run(args: &MpirunArgs) -> Outcome {
         return Ok(OK);
     }
     let ended = launcher::run(plan)?;
-    page.iter().try_for_each(|page| page.show(&options.programs, &ended.profiles))?;
+    page.iter().try_for_each(|page| page.write_and_report(&options.programs, &ended.profiles))?;
     Ok(ended.status)
 }

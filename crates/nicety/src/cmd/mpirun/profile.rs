@@ -25,11 +25,11 @@ impl Page {
     /// If it cannot be written.
     pub(super) fn new(path: PathBuf) -> Result<Self, Failure> {
         let page = Self(Target::File(path));
-        output::check(&[page.wanted()])?;
+        output::check(&[page.requested_output()])?;
         Ok(page)
     }
 
-    fn wanted(&self) -> Wanted<'_> {
+    fn requested_output(&self) -> Wanted<'_> {
         Wanted { option: OPTION, target: &self.0 }
     }
 
@@ -37,12 +37,12 @@ impl Page {
     ///
     /// # Errors
     /// If a table or the page cannot be written.
-    pub(super) fn show(&self, programs: &[Program], jobs: &[JobProfile]) -> Result<(), Failure> {
+    pub(super) fn write_and_report(&self, programs: &[Program], jobs: &[JobProfile]) -> Result<(), Failure> {
         let people = Stream::Err;
         people.print(&profile_text(jobs, people.width(), people.colour()))?;
         let command = programs.first().and_then(|program| program.command.first());
         let program = command.map(|name| plain::line(&name.to_string_lossy())).unwrap_or_default();
-        output::write(self.wanted(), &profile_page(&program, jobs))?;
+        output::write(self.requested_output(), &profile_page(&program, jobs))?;
         match &self.0 {
             Target::File(path) => people.print(&format!("Profile: {}\n", path.display())),
             Target::Stdout => Ok(()),

@@ -56,7 +56,7 @@ const FOUR: [(&str, Library); 4] =
     [("MPICH2", MPICH2), ("MVAPICH2-R", RING), ("MVAPICH2-SR", SENDING), ("MVAPICH2-1SC", BOTH)];
 
 /// A curve for each of the four.
-fn four(
+fn curve_per_library(
     mut plan: FigurePlan,
     sizes: impl IntoIterator<Item = u64> + Clone,
     of: fn(Library, u64) -> Quantity,
@@ -74,12 +74,12 @@ fn puts() -> [FigurePlan; 2] {
     let wide =
         FigurePlan::new(IWARP, "5(b)", "put_bandwidth", "Bandwidth of windows of puts").axes(BYTES, MB);
     [
-        four(late, LATENCIES, Library::put_latency)
+        curve_per_library(late, LATENCIES, Library::put_latency)
             .point(0, "IW-036", small)
             .point(1, "IW-037", small)
             .point(2, "IW-038", small)
             .point(3, "IW-039", small),
-        four(wide, SWEEP, Library::put_bandwidth)
+        curve_per_library(wide, SWEEP, Library::put_bandwidth)
             .level(0, "IW-043")
             .level(1, "IW-044")
             .level(2, "IW-045")
@@ -94,12 +94,12 @@ fn gets() -> [FigurePlan; 2] {
     let wide =
         FigurePlan::new(IWARP, "6(b)", "get_bandwidth", "Bandwidth of windows of gets").axes(BYTES, MB);
     [
-        four(late, LATENCIES, Library::get_latency)
+        curve_per_library(late, LATENCIES, Library::get_latency)
             .point(0, "IW-050", small)
             .point(1, "IW-051", small)
             .point(2, "IW-053", small)
             .point(3, "IW-052", small),
-        four(wide, SWEEP, Library::get_bandwidth)
+        curve_per_library(wide, SWEEP, Library::get_bandwidth)
             .level(0, "IW-057")
             .level(1, "IW-054")
             .level(2, "IW-055")

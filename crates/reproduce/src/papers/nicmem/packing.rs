@@ -11,11 +11,11 @@ use report::number::size;
 /// Block sizes of Figures 10 and 11.
 pub(crate) const BLOCKS: [u64; 4] = [8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
-fn took(how: Pack, block: u64) -> Quantity {
+fn pack_time(how: Pack, block: u64) -> Quantity {
     SETUP.pack(how, "time", block)
 }
 
-fn used(how: Pack, block: u64) -> Quantity {
+fn cpu_use(how: Pack, block: u64) -> Quantity {
     SETUP.pack(how, "cpu", block)
 }
 
@@ -29,7 +29,9 @@ pub(super) fn time(table: &mut ClaimTable) {
     table.checks(
         &["NM-107"],
         "at most as long as host-memory pack at every block size, within 2 %",
-        at_all(|what, block| Check::at_most(what, took(NIC_PACK, block), took(HOST_PACK, block), 0.02)),
+        at_all(|what, block| {
+            Check::at_most(what, pack_time(NIC_PACK, block), pack_time(HOST_PACK, block), 0.02)
+        }),
     );
     table.checks(
         &["NM-147"],
@@ -45,21 +47,23 @@ pub(super) fn time(table: &mut ClaimTable) {
         }),
     );
     let beats = |reuse| {
-        at_all(move |what, block| Check::below(what, took(NIC_PACK, block), took(gather(reuse), block), 0.0))
+        at_all(move |what, block| {
+            Check::below(what, pack_time(NIC_PACK, block), pack_time(gather(reuse), block), 0.0)
+        })
     };
     table.checks(&["NM-109"], "shorter than gather with a reuse of 0 and of 20 %", beats(0).chain(beats(20)));
     cost_models(table);
 }
 
 fn mean_time(how: Pack) -> Quantity {
-    Quantity::mean(BLOCKS.map(|block| took(how, block)))
+    Quantity::mean(BLOCKS.map(|block| pack_time(how, block)))
 }
 
 /// Which operations pay for registration.
 fn cost_models(table: &mut ClaimTable) {
     let block = 8 << 10;
     let slow = SETUP.with(whatif::REGISTRATION_SLOWER);
-    let ratio = |how| slow.pack(how, "time", block) / took(how, block);
+    let ratio = |how| slow.pack(how, "time", block) / pack_time(how, block);
     let same = |how, what| Check::alike(what, ratio(how), 1.0.into(), 0.01);
     table.checks(
         &["NM-110"],
@@ -80,7 +84,7 @@ fn cost_models(table: &mut ClaimTable) {
 
 /// Figure 11: the processor's part in packing.
 pub(super) fn cpu(table: &mut ClaimTable) {
-    let share = |how, block| used(how, block) / took(how, block);
+    let share = |how, block| cpu_use(how, block) / pack_time(how, block);
     let high = |how| {
         at_all(move |what, block| {
             Check::below(format!("share of the time, {what}"), 0.25.into(), share(how, block), 0.0)
@@ -102,8 +106,9 @@ pub(super) fn cpu(table: &mut ClaimTable) {
             Check::below(format!("share of the time, {what}"), share(NIC_PACK, block), 0.1.into(), 0.0)
         }),
     );
-    let less =
-        |than| at_all(move |what, block| Check::below(what, used(NIC_PACK, block), used(than, block), 0.0));
+    let less = |than| {
+        at_all(move |what, block| Check::below(what, cpu_use(NIC_PACK, block), cpu_use(than, block), 0.0))
+    };
     table.checks(
         &["NM-115", "NM-146"],
         "less than host-memory pack, and than gather without reuse, at every block size",

@@ -38,7 +38,7 @@ fn bandwidth(setup: Setup, reuse: Reuse) -> Quantity {
 }
 
 /// The largest working set before bandwidth falls.
-fn knee(setup: Setup, sets: &[u64]) -> Quantity {
+fn largest_set_at_full_bandwidth(setup: Setup, sets: &[u64]) -> Quantity {
     let all = sets.iter().map(|w| (*w as f64, bandwidth(setup, Reuse::Set(*w)))).collect();
     Quantity::last(all, bandwidth(setup, Reuse::Set(1)) * (1.0 - LOSS))
 }
@@ -46,10 +46,10 @@ fn knee(setup: Setup, sets: &[u64]) -> Quantity {
 /// Figures 3.7(a), 3.7(b) and 4.10.
 fn working_set(table: &mut ClaimTable) {
     let how = "buffers of 512 KiB in turn, at most, at which bandwidth is within 3 % of that with one";
-    table.number(&["MT-116", "MT-210"], how, knee(VAPI, &SETS));
-    table.number(&["MT-117"], how, knee(IBAL, &SETS));
-    table.number(&["MT-208"], how, knee(MYRINET, &SPARSE_SETS));
-    table.number(&["MT-209"], how, knee(QUADRICS, &SPARSE_SETS));
+    table.number(&["MT-116", "MT-210"], how, largest_set_at_full_bandwidth(VAPI, &SETS));
+    table.number(&["MT-117"], how, largest_set_at_full_bandwidth(IBAL, &SETS));
+    table.number(&["MT-208"], how, largest_set_at_full_bandwidth(MYRINET, &SPARSE_SETS));
+    table.number(&["MT-209"], how, largest_set_at_full_bandwidth(QUADRICS, &SPARSE_SETS));
     table.checks(
         &["MT-118"],
         "bandwidth of 512 KiB is less by 3 % at least with 25 buffers than with one",
@@ -176,7 +176,7 @@ fn connections(table: &mut ClaimTable) {
 type Rows = &'static [&'static str];
 
 /// Numbers of pieces that requests may have under an interface.
-pub(super) fn rooms(setup: Setup) -> [u64; 3] {
+pub(super) fn numbers_of_pieces(setup: Setup) -> [u64; 3] {
     if setup.card == IBAL.card { [8, 16, 28] } else { [1, 8, 28] }
 }
 
@@ -189,9 +189,13 @@ fn pieces(table: &mut ClaimTable) {
         table.check(
             late,
             "latency of 64 B in one piece rises with the pieces that requests may have",
-            Check::Rising("us".to_owned(), rooms(setup).map(|s| room("latency", s, 64)).into(), 0.0),
+            Check::Rising(
+                "us".to_owned(),
+                numbers_of_pieces(setup).map(|s| room("latency", s, 64)).into(),
+                0.0,
+            ),
         );
-        let [least, _, most] = rooms(setup);
+        let [least, _, most] = numbers_of_pieces(setup);
         table.checks(
             fast,
             "bandwidth of 4 and 64 KiB where requests may have 28 pieces is that with the fewest within 3 %",
@@ -221,7 +225,7 @@ fn pieces(table: &mut ClaimTable) {
         &["MT-243"],
         "if descriptors were as large as their pieces need, latency would be the same within 0.5 %",
         BOTH.map(|(name, s)| {
-            let [least, _, most] = rooms(s);
+            let [least, _, most] = numbers_of_pieces(s);
             let at = |n| s.with(whatif::SMALL_DESCRIPTORS).level("maxsge", "latency", ("sge", n), 64);
             Check::alike(format!("{name}, us"), at(most), at(least), 0.005)
         }),

@@ -1,6 +1,6 @@
 //! The thesis's figures: 3.1 to 3.12 and 4.1 to 4.14.
 
-use super::features::{BUFFER, MTUS, PAGE, SETS, SHARES, SMALL_BUFFER, SPARSE_SETS, SPOT, rooms};
+use super::features::{BUFFER, MTUS, PAGE, SETS, SHARES, SMALL_BUFFER, SPARSE_SETS, SPOT, numbers_of_pieces};
 use super::setups::{BOTH, COARSE, LATENCIES, MYRINET, QUADRICS, SMALL, SWEEP, THREE, VAPI, in_mib};
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{HOST_HOST, Reuse, Setup};
@@ -60,7 +60,7 @@ fn basic() -> Vec<FigurePlan> {
 
 /// Computation, and the remaining bandwidth.
 fn computing(number: &'static str, of: &[(&'static str, Setup)]) -> FigurePlan {
-    let title = "Bandwidth both ways beside computation";
+    let title = "Bandwidth in both directions during computation";
     let x = Axis::linear("% of an undisturbed iteration computed");
     of.iter().fold(figure(number, "cpu_util_bandwidth", title).axes(x, MIB), |plan, (name, setup)| {
         plan.curve(*name, COMPUTED, |percent| in_mib(setup.busy(percent, 1 << 20)))
@@ -121,8 +121,8 @@ fn shapes() -> Vec<FigurePlan> {
     let mut rooms_plan = figure("3.10", "max_sge", "Latency of 64 B by room for pieces").axes(room, US);
     let mut pieces = figure("3.11", "multi_segments", "Latency of messages in pieces").axes(BYTES, US);
     for (name, setup) in BOTH {
-        rooms_plan =
-            rooms_plan.curve(name, rooms(setup), |s| setup.level("maxsge", "latency", ("sge", s), 64));
+        rooms_plan = rooms_plan
+            .curve(name, numbers_of_pieces(setup), |s| setup.level("maxsge", "latency", ("sge", s), 64));
         for g in [1, 2, 4, 8] {
             let label = format!("{name}, {g}");
             pieces = pieces

@@ -1,4 +1,4 @@
-//! [`End`]: a process's side of connections on a device: queues, memory between canaries, and connection setup.
+//! [`Endpoint`]: a process's side of connections on a device: queues, memory between canaries, and connection setup.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(crate) fn within(limit: Duration) -> Option<Time> {
 }
 
 /// An address on this machine.
-pub(crate) fn at(port: u16) -> SocketAddr {
+pub(crate) fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Link {
 }
 
 /// One end of a connection, with its objects.
-pub(crate) struct End {
+pub(crate) struct Endpoint {
     pub(crate) device: Device,
     pub(crate) pd: Pd,
     pub(crate) send_cq: Cq,
@@ -69,15 +69,15 @@ pub(crate) struct End {
     buf: Buf,
 }
 
-impl End {
+impl Endpoint {
     /// An end on the device of this name.
     pub(crate) fn open(name: &str) -> Result<Self> {
         let device = fabric::open(name, &host::real::host()).with_context(|| format!("opening {name}"))?;
-        Self::on(&device)
+        Self::on_device(&device)
     }
 
     /// Another end on a device.
-    pub(crate) fn on(device: &Device) -> Result<Self> {
+    pub(crate) fn on_device(device: &Device) -> Result<Self> {
         let pd = device.alloc_pd()?;
         let buf = Buf::alloc(LEN + 2 * MARGIN)?;
         for margin in [0..MARGIN, MARGIN + LEN..2 * MARGIN + LEN] {
@@ -123,7 +123,7 @@ impl End {
 
     /// Listens on a free port.
     pub(crate) fn listen(&self) -> Result<Listener> {
-        Ok(self.cm.listen(at(0), 64)?)
+        Ok(self.cm.listen(loopback(0), 64)?)
     }
 
     /// The next event that is no request; requests are dropped, for a child may have sent one just before its death.
@@ -144,7 +144,7 @@ impl End {
     /// Connects to a port.
     pub(crate) fn connect(&self, port: u16) -> Result<Link> {
         let qp = self.qp(None)?;
-        self.cm.connect(&qp, at(port), &self.param())?;
+        self.cm.connect(&qp, loopback(port), &self.param())?;
         loop {
             match self.event()? {
                 CmEvent::Established { qp_num, private_data, .. } if qp_num == qp.num() => {
@@ -198,7 +198,7 @@ impl End {
     }
 
     /// Puts bytes into the region.
-    pub(crate) fn put(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         Ok(self.buf.write(MARGIN + offset as usize, bytes)?)
     }
 
