@@ -136,7 +136,7 @@ impl Endpoint {
     #[track_caller]
     pub(crate) fn expect_sends_flushed(&self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {
-            super::check::failed(self.next_sent(), id, WcStatus::WrFlushErr);
+            super::check::expect_failure(self.next_sent(), id, WcStatus::WrFlushErr);
         }
     }
 
@@ -144,7 +144,7 @@ impl Endpoint {
     #[track_caller]
     pub(crate) fn expect_receives_flushed(&self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {
-            super::check::failed(self.next_received(), id, WcStatus::WrFlushErr);
+            super::check::expect_failure(self.next_received(), id, WcStatus::WrFlushErr);
         }
     }
 }
@@ -197,8 +197,8 @@ impl Conn {
         for (from, to) in [(&self.a, &self.b), (&self.b, &self.a)] {
             to.post_recv(901, &[to.host.sge(0, 64)]);
             from.post(&SendWr::new(902, verbs::SendOp::Send, &[from.host.sge(64, 64)]));
-            super::check::ok(from.next_sent(), 902, verbs::WcOpcode::Send);
-            super::check::ok(to.next_received(), 901, verbs::WcOpcode::Recv);
+            super::check::expect_success(from.next_sent(), 902, verbs::WcOpcode::Send);
+            super::check::expect_success(to.next_received(), 901, verbs::WcOpcode::Recv);
         }
     }
 }

@@ -174,10 +174,10 @@ impl Batch<'_> {
 
     fn check_completions(&mut self) {
         for &(id, opcode) in &self.want_sent {
-            crate::harness::check::ok(self.near.next_sent(), id, opcode);
+            crate::harness::check::expect_success(self.near.next_sent(), id, opcode);
         }
         for &(id, opcode, len, imm) in &self.want_received {
-            let wc: Wc = crate::harness::check::ok(self.far.next_received(), id, opcode);
+            let wc: Wc = crate::harness::check::expect_success(self.far.next_received(), id, opcode);
             assert_eq!((wc.byte_len, wc.imm, wc.qp_num), (len, imm, self.far.qp.num()), "{wc:?}");
         }
         assert_eq!(self.near.send_cq.poll_one(), Ok(None), "one completion too many");

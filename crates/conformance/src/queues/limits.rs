@@ -173,7 +173,7 @@ pub(crate) fn message_beyond_device_limit_is_refused(env: &Env) {
     if pieces as u64 * u64::from(u32::MAX) <= max {
         // No request can be too long then; it fails for its range instead.
         c.a.post(&SendWr::new(1, SendOp::Write(c.b.host.remote(0)), &over));
-        crate::harness::check::failed(c.a.next_sent(), 1, verbs::WcStatus::LocProtErr);
+        crate::harness::check::expect_failure(c.a.next_sent(), 1, verbs::WcStatus::LocProtErr);
         return;
     }
     for op in [SendOp::Send, SendOp::Write(c.b.host.remote(0)), SendOp::Read(c.b.host.remote(0))] {

@@ -254,7 +254,7 @@ pub(crate) fn ring_writes_complete_as_writes(env: &Env) {
         a.host.buf().write(0, &crate::harness::check::pattern(7, 64)).expect("inside");
         for _ in 0..3 {
             a.post(&ringing);
-            crate::harness::check::ok(a.next_sent(), 2, verbs::WcOpcode::Write);
+            crate::harness::check::expect_success(a.next_sent(), 2, verbs::WcOpcode::Write);
         }
         let got = b.host.buf().to_vec(64..128).expect("inside");
         crate::harness::check::assert_same_bytes("written", &got, &crate::harness::check::pattern(7, 64));
@@ -263,7 +263,7 @@ pub(crate) fn ring_writes_complete_as_writes(env: &Env) {
         assert!(matches!(refusal, Err(Error::Unsupported { .. })), "{refusal:?}");
         let refusal = a.qp.post_sends(&[plain, ringing, plain]);
         assert!(matches!(refusal, Err((1, Error::Unsupported { .. }))), "{refusal:?}");
-        crate::harness::check::ok(a.next_sent(), 1, verbs::WcOpcode::Write);
+        crate::harness::check::expect_success(a.next_sent(), 1, verbs::WcOpcode::Write);
     }
     w.no_event("a write completes nothing here");
     a.waiter.no_completion(&a.send_cq, "nothing else was posted");

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use super::firmware::Loaded;
+use super::firmware::LoadedProgram;
 use host::{Bell, Host};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -92,7 +92,7 @@ pub(super) struct State {
     /// Reserved addresses.
     pub(super) held: BTreeSet<SocketAddr>,
     pub(super) requests: BTreeMap<u32, Request>,
-    pub(super) programs: BTreeMap<SocketAddr, Loaded>,
+    pub(super) programs: BTreeMap<SocketAddr, LoadedProgram>,
     /// The program that ran last.
     pub(super) last_program: Option<SocketAddr>,
     /// NICs whose processors have been started, in virtual time.

@@ -121,7 +121,7 @@ pub(crate) fn registering_checks_accessibility(env: &Env) {
 /// A peer's request to lost memory fails as a request outside of the region does, for every operation.
 pub(crate) fn peer_request_to_lost_memory_fails(env: &Env) {
     let access = rights(&env.b, MemoryKind::Host);
-    for op in Op::offered(env, MemoryKind::Host) {
+    for op in Op::supported(env, MemoryKind::Host) {
         let losses: &[_] = if op == Op::Read { &TO_READ } else { &TO_WRITE };
         let lens: &[u32] = if op.is_atomic() { &[8] } else { &[1, 8, 97, 5000, 100_000] };
         for (&loss, &len) in losses.iter().flat_map(|loss| lens.iter().map(move |len| (loss, len))) {
@@ -129,7 +129,7 @@ pub(crate) fn peer_request_to_lost_memory_fails(env: &Env) {
             let mr = memory.register(&c.b, access);
             memory.make_inaccessible(loss);
             c.b.post_recv(9, &[]);
-            c.a.post(&SendWr::new(1, op.on(mr.remote(0)), &[c.a.host.sge(0, len)]));
+            c.a.post(&SendWr::new(1, op.to_send_op(mr.remote(0)), &[c.a.host.sge(0, len)]));
             assert_lost(c.a.next_sent(), 1, WcStatus::RemAccessErr);
             mr.dereg().expect("no request uses it");
         }
@@ -159,14 +159,15 @@ pub(crate) fn request_with_lost_source_fails(env: &Env) {
 
 /// A request whose result would be stored in lost memory fails as well.
 pub(crate) fn result_into_lost_memory_fails(env: &Env) {
-    for op in Op::offered(env, MemoryKind::Host).into_iter().filter(|op| *op == Op::Read || op.is_atomic()) {
+    for op in Op::supported(env, MemoryKind::Host).into_iter().filter(|op| *op == Op::Read || op.is_atomic())
+    {
         for loss in TO_WRITE {
             let lens: &[u32] = if op.is_atomic() { &[8] } else { &[1, 8, 97, 5000, 100_000] };
             for &len in lens {
                 let (c, memory) = (Conn::with(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
                 let mr = memory.register(&c.a, Access::LOCAL_WRITE);
                 memory.make_inaccessible(loss);
-                c.a.post(&SendWr::new(1, op.on(c.b.host.remote(0)), &[mr.sge(0, len)]));
+                c.a.post(&SendWr::new(1, op.to_send_op(c.b.host.remote(0)), &[mr.sge(0, len)]));
                 assert_lost(c.a.next_sent(), 1, WcStatus::LocProtErr);
             }
         }

@@ -528,7 +528,7 @@ impl SendHalf {
                 // The Terminate itself proves nothing.
                 let open = self.complete_receipted(queues, receipt);
                 let number = find_blamed(terminate, &open)?.number;
-                Some((number, outcome::status(terminate.code, &queues.sends.lock().get(number).op)))
+                Some((number, status::status(terminate.code, &queues.sends.lock().get(number).op)))
             }
             _ => None,
         }

@@ -178,7 +178,7 @@ impl ReceiveQueue {
 
     /// Informs the completion queue if no receive is posted to the lane any more.
     pub(crate) fn remove_outstanding(&mut self, completions: &Completions) {
-        if self.expects && !self.wr_ids.is_empty() && self.are_back() {
+        if self.expects && !self.wr_ids.is_empty() && self.is_drained() {
             self.expects = false;
             completions.remove_outstanding_lane(self.lane);
         }
