@@ -101,7 +101,7 @@ impl DeviceInner {
         let mut connected = self.connected.lock();
         connected.list.push(qp.clone());
         let is_first = connected.list.len() == 1;
-        self.shared.set_connections(connected.list.len());
+        self.shared.set_connection_count(connected.list.len());
         drop(connected);
         if is_first {
             // The NIC thread had no connections to check for silence until now.
@@ -120,7 +120,7 @@ impl DeviceInner {
     fn remove_connected(&self, nums: &[u32]) {
         let mut connected = self.connected.lock();
         connected.list.retain(|other| !nums.contains(&other.num()));
-        self.shared.set_connections(connected.list.len());
+        self.shared.set_connection_count(connected.list.len());
     }
 
     /// The queue pairs with a connection.

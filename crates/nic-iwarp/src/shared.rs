@@ -118,7 +118,7 @@ impl DeviceShared {
     }
 
     /// Sets the number of connections.
-    pub(crate) fn set_connections(&self, count: usize) {
+    pub(crate) fn set_connection_count(&self, count: usize) {
         self.connections.store(count, Ordering::Relaxed);
     }
 

@@ -414,7 +414,7 @@ impl SendHalf {
             self.outbox.clear();
         } else {
             self.outbox.drop_behind_first();
-            self.is_cut |= !self.outbox.keep_begun(&cx.queues.shared.staging, |_, _| false);
+            self.is_cut |= !self.outbox.stage_partly_sent_payload(&cx.queues.shared.staging, |_, _| false);
         }
         end_for(cx.machine, inaccessible)
     }
@@ -578,11 +578,11 @@ impl SendHalf {
         let mut turn = 0;
         // An error does not matter: the connection ends.
         let _ = self.send(cx, &mut turn);
-        self.outbox.drop_unbegun();
+        self.outbox.drop_unstarted();
         let copy = |fpdu: &Fpdu, to: &mut [u8]| {
             payload(cx.queues, fpdu).is_ok_and(|list| place::copy_out(&list, to).is_ok())
         };
-        self.is_cut |= !self.outbox.keep_begun(&cx.queues.shared.staging, copy);
+        self.is_cut |= !self.outbox.stage_partly_sent_payload(&cx.queues.shared.staging, copy);
     }
 
     /// Moves what the state machine has queued into the outbox, as far as it fits, without beginning new requests.

@@ -208,8 +208,8 @@ impl<'a> End<'a> {
         self.host.charge(POLL_COST);
         let sent = if out.is_empty() { 0 } else { self.stream.send(out)? };
         let mut bytes = vec![0; self.plan.read];
-        let came = self.stream.receive(&mut bytes)?;
-        Ok((sent, came.map(|n| bytes[..n].to_vec())))
+        let received = self.stream.receive(&mut bytes)?;
+        Ok((sent, received.map(|n| bytes[..n].to_vec())))
     }
 
     fn patience(&self) -> Option<Time> {
@@ -245,7 +245,7 @@ impl<'a> End<'a> {
         let mut machine = Initiator::new(config, self.now()).expect("the plan can be asked for");
         let found = self.host.clone().wait("initiate", &Bell::new(), self.patience(), || {
             loop {
-                let (sent, came) = match self.exchange(machine.transmit()) {
+                let (sent, received) = match self.exchange(machine.transmit()) {
                     Ok(both) => both,
                     Err(ending) => {
                         machine.handle_eof();
@@ -253,10 +253,10 @@ impl<'a> End<'a> {
                     }
                 };
                 machine.transmitted(sent);
-                let bytes = came?;
-                let heard =
+                let bytes = received?;
+                let handled =
                     if bytes.is_empty() { Err(machine.handle_eof()) } else { machine.handle_bytes(&bytes) };
-                match heard {
+                match handled {
                     Ok((_, None)) => {}
                     Ok((taken, Some(outcome))) => {
                         let again = machine.may_retry_as_v1();
@@ -301,12 +301,12 @@ impl<'a> End<'a> {
         let found = self.host.clone().wait("respond", &Bell::new(), self.patience(), || {
             while decided.is_none() {
                 let bytes = match self.exchange(&[]) {
-                    Ok((_, came)) => came?,
+                    Ok((_, received)) => received?,
                     Err(ending) => return Some(Err(ending)),
                 };
-                let heard =
+                let handled =
                     if bytes.is_empty() { Err(machine.handle_eof()) } else { machine.handle_bytes(&bytes) };
-                decided = match heard {
+                decided = match handled {
                     Ok((_, None)) => None,
                     Ok((_, Some(_))) if self.plan.fault == Fault::Reject => {
                         machine.reject(b"no").expect("there is a request");
@@ -425,14 +425,14 @@ impl<'a> End<'a> {
     fn turn(&mut self, endpoint: &mut Endpoint) -> StepResult {
         self.post(endpoint)?;
         loop {
-            let (sent, came) = self.exchange(&self.out)?;
+            let (sent, received) = self.exchange(&self.out)?;
             self.out.drain(..sent);
             self.taken += sent as u64;
             while let Some((_, step)) = self.sending.pop_front_if(|(upto, _)| *upto <= self.taken) {
                 self.report.completed.push(step);
             }
             let before = (self.made, self.logged);
-            match &came {
+            match &received {
                 Some(bytes) if bytes.is_empty() => return self.on_eof(endpoint),
                 Some(bytes) => endpoint.receive_bytes(bytes),
                 None => {}
@@ -445,7 +445,7 @@ impl<'a> End<'a> {
                 return self.send_rest(endpoint, ending);
             }
             self.post(endpoint)?;
-            if sent == 0 && came.is_none() && before == (self.made, self.logged) {
+            if sent == 0 && received.is_none() && before == (self.made, self.logged) {
                 break;
             }
         }

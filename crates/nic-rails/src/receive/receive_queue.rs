@@ -87,7 +87,7 @@ impl ReceiveQueue {
         }
         let slot = self.slot_index(self.next);
         if !self.held && self.posted == self.next {
-            self.add_outstanding(completions);
+            self.add_outstanding_if_new(completions);
             self.post_to_rail(shared, self.next, wr.sges)?;
             self.posted += 1;
         }
@@ -169,7 +169,7 @@ impl ReceiveQueue {
     }
 
     /// Informs the completion queue before a receive is posted to the lane.
-    pub(crate) fn add_outstanding(&mut self, completions: &Completions) {
+    pub(crate) fn add_outstanding_if_new(&mut self, completions: &Completions) {
         if !self.expects {
             self.expects = true;
             completions.add_outstanding_lane(self.lane);
@@ -177,7 +177,7 @@ impl ReceiveQueue {
     }
 
     /// Informs the completion queue if no receive is posted to the lane any more.
-    pub(crate) fn remove_outstanding(&mut self, completions: &Completions) {
+    pub(crate) fn remove_outstanding_if_idle(&mut self, completions: &Completions) {
         if self.expects && !self.wr_ids.is_empty() && self.is_drained() {
             self.expects = false;
             completions.remove_outstanding_lane(self.lane);
@@ -216,10 +216,10 @@ impl ReceiveQueue {
 
     /// Posts the waiting receives to the lane that receives messages from now on.
     pub(crate) fn move_to(&mut self, shared: &DeviceShared, completions: &Completions, lane: usize) {
-        self.remove_outstanding(completions);
+        self.remove_outstanding_if_idle(completions);
         (self.lane, self.held, self.flushed, self.posted) = (lane, false, 0, self.done);
         if self.posted < self.next {
-            self.add_outstanding(completions);
+            self.add_outstanding_if_new(completions);
         }
         while self.posted < self.next {
             let slot = self.slot_index(self.posted);
