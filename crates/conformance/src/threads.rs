@@ -406,7 +406,7 @@ fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64
 /// If the attributes guarantee an order, a thread that polls for the last byte of a write sees all of it, while another
 /// thread writes.
 pub(super) fn last_byte_seen_implies_whole_write(env: &Env) {
-    let c = Arc::new(Conn::with(env, &Setup { len: 64 << 10, nic: true, ..Setup::default() }));
+    let c = Arc::new(Conn::with_setup(env, &Setup { len: 64 << 10, nic: true, ..Setup::default() }));
     for nic in [false, true] {
         let region = if nic { c.b.nic.as_ref() } else { Some(&c.b.host) };
         if !region.is_some_and(|far| super::operations::write::can_poll(env, far)) {

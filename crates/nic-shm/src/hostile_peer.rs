@@ -15,7 +15,7 @@ use verbs::{
 use crate::api::handle::QpHandle;
 use crate::device::device_inner_of;
 use crate::memory::atomic_lock::AtomicLock;
-use crate::memory::layout::{MrEntry, mr_at};
+use crate::memory::layout::{MrEntry, mr_offset};
 use crate::qp::QpInner;
 use crate::{CopyPath, ShmConfig, open};
 
@@ -67,7 +67,7 @@ impl Endpoint {
 
     /// A region's entry of the table, as peers can change it.
     fn entry(&self, mr: &Mr) -> &MrEntry {
-        self.inner.connection.device.table.map.get(mr_at((mr.rkey() >> 16) as usize)).expect("an entry")
+        self.inner.connection.device.table.map.get(mr_offset((mr.rkey() >> 16) as usize)).expect("an entry")
     }
 }
 

@@ -170,17 +170,17 @@ pub(crate) struct Conn {
 impl Conn {
     #[track_caller]
     pub(crate) fn new(env: &Env) -> Self {
-        Self::with(env, &Setup::default())
+        Self::with_setup(env, &Setup::default())
     }
 
     /// With NIC memory as well, if the device has any.
     #[track_caller]
     pub(crate) fn with_nic(env: &Env) -> Self {
-        Self::with(env, &Setup { nic: true, ..Setup::default() })
+        Self::with_setup(env, &Setup { nic: true, ..Setup::default() })
     }
 
     #[track_caller]
-    pub(crate) fn with(env: &Env, setup: &Setup) -> Self {
+    pub(crate) fn with_setup(env: &Env, setup: &Setup) -> Self {
         let conn = Self { a: Endpoint::new(env, &env.a, setup), b: Endpoint::new(env, &env.b, setup) };
         connect(env, &conn.a, &conn.b, setup);
         conn

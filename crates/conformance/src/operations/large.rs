@@ -105,7 +105,7 @@ pub(crate) fn a_large_message_out_of_bounds(env: &Env) {
 
 /// Large messages in sequence, with small ones between them, stay in order.
 pub(crate) fn large_and_small_in_order(env: &Env) {
-    let c = crate::harness::conn::Conn::with(env, &Setup { len: 8 << 20, ..Setup::default() });
+    let c = crate::harness::conn::Conn::with_setup(env, &Setup { len: 8 << 20, ..Setup::default() });
     fill(c.a.host.buf(), 5);
     let remote = c.b.host.remote(0);
     for i in 0..8 {

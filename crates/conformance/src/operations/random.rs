@@ -187,7 +187,7 @@ impl Batch<'_> {
 
 /// Runs `batches` batches from a seed.
 fn run_batches(env: &Env, seed: u64, batches: u64) {
-    let c = Conn::with(env, &crate::harness::conn::Setup { len: TOTAL, ..Default::default() });
+    let c = Conn::with_setup(env, &crate::harness::conn::Setup { len: TOTAL, ..Default::default() });
     let mut rng = Rng::new(seed);
     let mut models: Vec<Model> = vec![pattern(seed, TOTAL), pattern(seed + 1, TOTAL)];
     for (end, model) in [&c.a, &c.b].into_iter().zip(&models) {

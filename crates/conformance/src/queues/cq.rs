@@ -85,7 +85,7 @@ pub(crate) fn sends_and_receives_complete_on_their_queues(env: &Env) {
 
 /// The ring of a queue wraps many times without losing or repeating a completion.
 pub(crate) fn cq_ring_wraps_without_loss(env: &Env) {
-    let c = Conn::with(env, &Setup { cqe: 16, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { cqe: 16, ..Setup::default() });
     let mut next = 0;
     for round in 0..500_u64 {
         let burst = 1 + round % 15;

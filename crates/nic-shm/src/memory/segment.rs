@@ -21,7 +21,7 @@ use rustix::fs::{
 use rustix::process::{Resource, getrlimit};
 use verbs::{Error, Result};
 
-use crate::memory::layout::{DM_BASE, HEAP_BASE, MrEntry, ShmObject, mr_at};
+use crate::memory::layout::{DM_BASE, HEAP_BASE, MrEntry, ShmObject, mr_offset};
 use crate::memory::reserved_mapping::{CoreDump, ReservedMapping};
 use nic_util::fork::Fd;
 use nic_util::sync::unpoisoned;
@@ -129,10 +129,10 @@ impl MappedSegment {
     /// A region's entry of the protection table: there is one for every 16-bit number.
     #[inline]
     pub(crate) fn region(&self, index: u16) -> &MrEntry {
-        const { assert!(mr_at(u16::MAX as usize) + size_of::<MrEntry>() as u64 <= HEAP_BASE) };
+        const { assert!(mr_offset(u16::MAX as usize) + size_of::<MrEntry>() as u64 <= HEAP_BASE) };
         // SAFETY: the whole table is below HEAP_BASE, up to which every mapping is accessible (`map_own`
         // and `map_peer`), aligned; valid for any bytes (`ShmObject`).
-        unsafe { &*self.tables.base().add(mr_at(index.into()) as usize).cast() }
+        unsafe { &*self.tables.base().add(mr_offset(index.into()) as usize).cast() }
     }
 
     /// The address of `len` bytes at `offset`, if they are inside the segment.
