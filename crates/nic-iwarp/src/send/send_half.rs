@@ -410,7 +410,7 @@ impl SendHalf {
     /// that the peer discards it; otherwise the stream can only be cut.
     #[cold]
     fn end_before_inaccessible(&mut self, cx: &mut QpContext<'_>, inaccessible: Inaccessible) -> EndReason {
-        if self.outbox.sent() == 0 {
+        if self.outbox.bytes_sent() == 0 {
             self.outbox.clear();
         } else {
             self.outbox.drop_behind_first();
@@ -422,7 +422,7 @@ impl SendHalf {
     /// Gathers queued items, at most `items`, as many as fit one write. Fails only if the payload of the first one is
     /// inaccessible; otherwise the items before an inaccessible one are sent first.
     fn gather(&self, queues: &QpQueues, gather: &mut Gather, items: usize) -> Result<(), Inaccessible> {
-        let mut skip = self.outbox.sent();
+        let mut skip = self.outbox.bytes_sent();
         for (place, item) in self.outbox.items().take(items).enumerate() {
             if gather.is_full() {
                 break;
@@ -567,7 +567,7 @@ impl SendHalf {
             let _ = rustix::net::sockopt::set_socket_linger(cx.socket, Some(Duration::ZERO));
             return None;
         }
-        Some(self.rest())
+        Some(self.unsent_bytes())
     }
 
     /// Sends what the socket accepts. What is left no longer needs the program's memory, and has no gap.
@@ -596,7 +596,7 @@ impl SendHalf {
     }
 
     /// The unsent bytes of the outbox, after [`Self::send_last`].
-    fn rest(&self) -> Vec<u8> {
+    fn unsent_bytes(&self) -> Vec<u8> {
         let mut rest = Vec::new();
         for item in self.outbox.items() {
             match item {
@@ -610,7 +610,7 @@ impl SendHalf {
                 OutboxItem::Large { staged: None, .. } => break,
             }
         }
-        rest.split_off(self.outbox.sent().min(rest.len()))
+        rest.split_off(self.outbox.bytes_sent().min(rest.len()))
     }
 }
 

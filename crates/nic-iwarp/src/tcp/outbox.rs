@@ -143,7 +143,7 @@ impl Outbox {
     }
 
     /// Number of bytes of the first item that have been sent.
-    pub(crate) fn sent(&self) -> usize {
+    pub(crate) fn bytes_sent(&self) -> usize {
         self.sent
     }
 
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(outbox.only_run(), Some(b"abcde".as_slice()));
         assert_eq!(outbox.advance(2, &pool), None, "not all of it");
         write(&mut outbox, b"f", Some(2));
-        assert_eq!((outbox.only_run(), outbox.sent()), (Some(b"cdef".as_slice()), 2));
+        assert_eq!((outbox.only_run(), outbox.bytes_sent()), (Some(b"cdef".as_slice()), 2));
         assert_eq!(
             outbox.append(None, |to| {
                 to.push(1);
@@ -303,7 +303,7 @@ mod tests {
             if may_be_zeros {
                 let len = fpdus[0].payload.len();
                 assert!(matches!(outbox.items().next(), Some(OutboxItem::Large { staged: Some(0), .. })));
-                assert_eq!((outbox.staged(0, len), outbox.sent()), (vec![0; len].as_slice(), 5));
+                assert_eq!((outbox.staged(0, len), outbox.bytes_sent()), (vec![0; len].as_slice(), 5));
             }
             outbox = outbox_with(fpdus, 5, &pool);
             assert!(outbox.stage_partly_sent_payload(&pool, |_, to| {

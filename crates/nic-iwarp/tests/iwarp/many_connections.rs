@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use verbs::{CmEvent, Cq, MemoryKind, SendOp};
 
-use crate::raw::{device, join};
+use crate::raw::{connect_ends, device};
 use crate::support::end::{End, deadline};
 use crate::support::one_at_a_time;
 
@@ -27,7 +27,7 @@ fn connect_many(len: usize) -> (Vec<End>, Vec<End>, [Cq; 2]) {
         let [send_cq, recv_cq] = queues.clone();
         let (mut near, mut far) =
             (End::on(&device(), len), End::with(&shared, pd.clone(), send_cq, recv_cq, len));
-        join(&mut near, &mut far);
+        connect_ends(&mut near, &mut far);
         (near, far)
     });
     let (near, far) = pairs.unzip();

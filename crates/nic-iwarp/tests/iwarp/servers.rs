@@ -190,7 +190,7 @@ fn connecting_to_any_server_gives_one_event() {
     assert!(end.cm.poll_event().is_none(), "one event each");
     until("return of all descriptors", || (traces::descriptors() <= before).then_some(()));
     let mut proper = End::on(&device, 4096);
-    crate::raw::join(&mut end, &mut proper);
+    crate::raw::connect_ends(&mut end, &mut proper);
     undisturbed.end();
 }
 

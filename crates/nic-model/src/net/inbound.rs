@@ -144,7 +144,7 @@ impl Network {
         found.responder.take_receive(TakenReceive { wr_id, sges, slots, domain });
         if let Slots::SharedReceive(key, _) = slots
             && let Some(srq) = self.srqs.get_mut(key)
-            && srq.passes_limit()
+            && srq.take_limit_passed()
         {
             let context = srq.context;
             self.report_event(context, AsyncEvent::SrqLimitReached { srq: key });
@@ -212,7 +212,7 @@ impl Network {
     fn find_target(&self, number: u32, extents: &mut Vec<super::protection::Extent>) -> bool {
         let packet = &self.packets[number];
         extents.clear();
-        self.qps.get(packet.qp).is_some_and(|qp| qp.target(packet, &self.protection, extents))
+        self.qps.get(packet.qp).is_some_and(|qp| qp.target_extents(packet, &self.protection, extents))
     }
 
     /// Copies a packet's data, or `instead`, to their destination; returns whether all of it is accessible.
