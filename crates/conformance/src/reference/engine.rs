@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use super::state::{Event, Fault, LocalData, PostedReceive, PostedSend, Slots, State};
+use super::state::{Event, Fault, LocalData, NicState, PostedReceive, PostedSend, Slots};
 use verbs::{Access, AsyncEvent, Buf, Error, QpState, RemoteAddr, SendOp, Sge, Wc, WcOpcode, WcStatus};
 
 /// The result of the request at the head of a send queue.
@@ -16,7 +16,7 @@ enum Outcome {
     Forbidden(WcStatus),
 }
 
-impl State {
+impl NicState {
     /// Executes requests until none can be executed.
     pub(super) fn run(&mut self) {
         let pairs: Vec<u32> = self.pairs.keys().copied().collect();

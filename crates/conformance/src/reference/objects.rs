@@ -432,7 +432,7 @@ impl Drop for QpObject {
         state.fail(self.number);
         state.pairs.remove(&self.number);
         // Its completions are dropped with it.
-        let super::state::State { queues, shared, .. } = &mut *state;
+        let super::state::NicState { queues, shared, .. } = &mut *state;
         for queue in queues.values_mut() {
             queue.entries.retain(|&(_, slots)| {
                 if let Slots::SharedReceive(srq, pair) = slots
