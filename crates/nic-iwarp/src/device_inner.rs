@@ -96,7 +96,7 @@ impl DeviceInner {
         self.qps.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Adds a queue pair that now has a connection. [`DeviceShared::note_ended`] reports when the connection has ended.
+    /// Adds a queue pair that now has a connection. [`DeviceShared::record_ended`] reports when the connection has ended.
     pub(crate) fn add_connected(&self, qp: &Arc<QpInner>) {
         let mut connected = self.connected.lock();
         connected.list.push(qp.clone());
@@ -151,7 +151,7 @@ impl DeviceInner {
     }
 
     /// Drives the connections that have events.
-    pub(crate) fn drive_ready(&self) {
+    pub(crate) fn poll_ready_connections(&self) {
         self.shared.ready_set.poll(|num, driver| {
             if self.qp(num).is_some_and(|qp| !qp.poll(driver)) {
                 self.shared.ready_set.requeue(num, driver);
@@ -193,7 +193,7 @@ impl Chore for DeviceInner {
             qp.poll(Driver::Poller);
         });
         if count > ROUND_ROBIN_MAX {
-            self.drive_ready();
+            self.poll_ready_connections();
         }
     }
 }

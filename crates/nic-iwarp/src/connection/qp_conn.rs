@@ -98,8 +98,8 @@ impl QpConn {
     }
 
     /// The poller is about to sleep.
-    pub(crate) fn hand_over(&mut self, queues: &QpQueues) {
-        if self.active.as_mut().is_some_and(|active| active.poll_owner().hand_over()) {
+    pub(crate) fn hand_over_to_nic_thread(&mut self, queues: &QpQueues) {
+        if self.active.as_mut().is_some_and(|active| active.poll_owner().hand_over_to_nic_thread()) {
             self.progress(queues, Driver::Other);
         }
     }

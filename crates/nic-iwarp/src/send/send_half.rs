@@ -205,12 +205,12 @@ impl SendHalf {
 
     /// Adds an FPDU whose payload is gathered, or copied to the staging buffer for its CRC.
     fn pack_large(&mut self, queues: &QpQueues, fpdu: &Fpdu, upto: Option<u64>) -> Result<(), Inaccessible> {
-        let (mut seal, mut staged) = (fpdu.trailer_builder(), None);
-        if seal.wants_payload() {
+        let (mut trailer_builder, mut staged) = (fpdu.trailer_builder(), None);
+        if trailer_builder.wants_payload() {
             let list = payload(queues, fpdu)?;
             let (at, copy) = self.outbox.reserve_staging(fpdu.payload.len(), &queues.shared.staging);
             let mut is_copied = true;
-            seal.update_with(fpdu.payload.len(), |crc| {
+            trailer_builder.update_with(fpdu.payload.len(), |crc| {
                 place::copy_out_crc(&list, copy, crc).unwrap_or_else(|_| {
                     is_copied = false;
                     crc
@@ -221,7 +221,7 @@ impl SendHalf {
             }
             staged = Some(at);
         }
-        if let Ok(trailer) = seal.finish() {
+        if let Ok(trailer) = trailer_builder.finish() {
             self.outbox.push(*fpdu, trailer, staged, upto);
         }
         Ok(())

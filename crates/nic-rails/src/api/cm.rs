@@ -34,7 +34,7 @@ pub(crate) fn progress(device: &Arc<DeviceInner>) {
     }
     progress_channels(device);
     // Accepted queue pairs whose lanes were not connected in time have failed.
-    device.expected.retain(|qp| !establish::give_up_if_overdue(device, qp));
+    device.expected.retain(|qp| !establish::fail_if_timed_out(device, qp));
 }
 
 /// Handles a connection event of a rail; `of` is the program's channel that received it.

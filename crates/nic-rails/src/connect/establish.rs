@@ -261,7 +261,7 @@ pub(crate) fn disconnect(qp: &QpInner) -> Result<()> {
 
 /// On the accepting side: fails the connection if its lanes were not connected in time. Returns whether there is
 /// nothing left to wait for.
-pub(crate) fn give_up_if_overdue(device: &DeviceInner, qp: &QpInner) -> bool {
+pub(crate) fn fail_if_timed_out(device: &DeviceInner, qp: &QpInner) -> bool {
     let link = qp.link();
     let waits = link.phase == ConnPhase::Accepting;
     let overdue = waits && link.deadline.is_some_and(|deadline| qp.shared().host.now() >= deadline);

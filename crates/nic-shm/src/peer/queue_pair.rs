@@ -213,7 +213,7 @@ impl PeerQp {
 
     /// Records that the peer's queue pair is about to fail because a request of this side lacked access
     /// rights.
-    pub(crate) fn note_access_error(&self) {
+    pub(crate) fn record_access_error(&self) {
         self.qp.access_error.store(self.generation, Ordering::Release);
     }
 
