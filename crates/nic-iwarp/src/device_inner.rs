@@ -96,7 +96,8 @@ impl DeviceInner {
         self.qps.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Adds a queue pair that now has a connection. [`DeviceShared::record_ended`] reports when the connection has ended.
+    /// Adds a queue pair that now has a connection. [`DeviceShared::record_ended`] reports when the connection has
+    /// ended.
     pub(crate) fn add_connected(&self, qp: &Arc<QpInner>) {
         let mut connected = self.connected.lock();
         connected.list.push(qp.clone());

@@ -200,8 +200,8 @@ impl QpQueues {
         self.recv_ring.watched.lock().insert(self.num);
     }
 
-    /// Whether a thread sleeps on one of its completion queues or is about to. After [`QpQueues::record_watched`], either
-    /// this sees that thread, or the thread sees the note.
+    /// Whether a thread sleeps on one of its completion queues or is about to. After [`QpQueues::record_watched`],
+    /// either this sees that thread, or the thread sees that the queue pair is watched.
     pub(crate) fn has_sleeper(&self) -> bool {
         // Pairs with the fences of the bell's waiter and of `Completions::arm`: these reads must not move before the
         // note.

@@ -1,6 +1,6 @@
-//! Connecting: lane 0 first, at the program's addresses; then the further lanes, at the accepting side's join listeners.
-//! `Established` is reported when all lanes are connected. A lane that fails later is replaced by the others (`failover`)
-//! and connected again (`reconnect`).
+//! Connecting: lane 0 first, at the program's addresses; then the further lanes, at the accepting side's join
+//! listeners. `Established` is reported when all lanes are connected. A lane that fails later is replaced by the others
+//! (`failover`) and connected again (`reconnect`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Failover: both ends close a failed lane, report what they received on it, and continue without it.
 //!
-//! 1. The side that notices first (by a completion, an event, or a lane report of the peer) closes its own end: nothing that
-//!    was sent on the lane can arrive here any more.
+//! 1. The side that notices first (by a completion, an event, or a lane report of the peer) closes its own end: nothing
+//!    that was sent on the lane can arrive here any more.
 //! 2. When all of its own requests and receives have come back from the lane, it posts the receives to the next
 //!    connected lane, and writes a lane report (`lane_reports`): this lane is closed, N messages were received on it,
 //!    receives are there now.
@@ -153,8 +153,8 @@ pub(crate) fn advance(device: &DeviceInner, qp: &Arc<QpInner>) -> FailoverProgre
     finish(device, qp, link, &failed_lanes)
 }
 
-/// Writes lane reports about lanes from which all requests and receives have come back. False if no lane for messages is
-/// left.
+/// Writes lane reports about lanes from which all requests and receives have come back. False if no lane for messages
+/// is left.
 fn drain(qp: &QpInner, link: &mut Connection) -> bool {
     let (shared, completions) = (qp.shared(), &qp.receiving.completions);
     for lane in 0..qp.width() {

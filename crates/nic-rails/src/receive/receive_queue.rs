@@ -134,9 +134,9 @@ impl ReceiveQueue {
         self.free += u32::from(deliver(wc));
     }
 
-    /// As [`ReceiveQueue::on_ended`], for a shared receive. Receives that a failed lane flushes keep their place, from which
-    /// they are posted to the next lane. A completion after the lane's messages have been counted is
-    /// dropped: the message is sent again.
+    /// As [`ReceiveQueue::on_ended`], for a shared receive. Receives that a failed lane flushes keep their place, from
+    /// which they are posted to the next lane. A completion after the lane's messages have been counted is dropped: the
+    /// message is sent again.
     pub(crate) fn on_shared_ended(
         &mut self,
         srq: &SrqInner,

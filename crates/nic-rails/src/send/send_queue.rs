@@ -466,8 +466,8 @@ impl SendQueue {
         !self.has_pending_reports && !self.is_writing_reports
     }
 
-    /// Writes lane reports, if some are pending and none is in flight, on one of these lanes, preferably not the message
-    /// lane.
+    /// Writes lane reports, if some are pending and none is in flight, on one of these lanes, preferably not the
+    /// message lane.
     pub(crate) fn write_lane_reports(&mut self, own: &QpContext, lanes: impl Iterator<Item = usize>) {
         let carrier = lanes.min_by_key(|lane| *lane == self.message_lane);
         let Some(lane) = carrier.filter(|_| self.has_pending_reports && !self.is_writing_reports) else {
@@ -663,8 +663,9 @@ impl SendQueue {
         self.rates.reset_lane(lane);
     }
 
-    /// Whether the peer's lane reports about failed lanes are plausible: they count no more messages than were posted there,
-    /// and no fewer than are known to have arrived; and no atomic is undecided, whose effect cannot be determined.
+    /// Whether the peer's lane reports about failed lanes are plausible: they count no more messages than were posted
+    /// there, and no fewer than are known to have arrived; and no atomic is undecided, whose effect cannot be
+    /// determined.
     fn is_consistent_with(&self, failed_lanes: &[Option<LaneReport>; RAILS_MAX]) -> bool {
         let counts = self.flight.iter().zip(failed_lanes).all(|(flight, report)| {
             report.is_none_or(|report| {
