@@ -204,7 +204,7 @@ impl QpQueues {
     /// either this sees that thread, or the thread sees that the queue pair is watched.
     pub(crate) fn has_sleeper(&self) -> bool {
         // Pairs with the fences of the bell's waiter and of `Completions::arm`: these reads must not move before the
-        // note.
+        // insertions of `record_watched`.
         fence(Ordering::SeqCst);
         self.send_ring.has_sleeper() || self.recv_ring.has_sleeper()
     }

@@ -3,8 +3,8 @@
 //! 1. The side that notices first (by a completion, an event, or a lane report of the peer) closes its own end: nothing
 //!    that was sent on the lane can arrive here any more.
 //! 2. When all of its own requests and receives have come back from the lane, it posts the receives to the next
-//!    connected lane, and writes a lane report (`lane_reports`): this lane is closed, N messages were received on it,
-//!    receives are there now.
+//!    connected lane, and writes a lane report (`lane_reports`): the lane is closed, N messages were received on it, and
+//!    this other lane has the receives.
 //! 3. With the peer's report, and when nothing is in flight on the other lanes, failover finishes: messages that the
 //!    peer has received are completed, everything else starts again, in order, as if it had just been posted.
 //!

@@ -466,8 +466,8 @@ impl SendQueue {
         !self.has_pending_reports && !self.is_writing_reports
     }
 
-    /// Writes lane reports, if some are pending and none is in flight, on one of these lanes, preferably not the
-    /// message lane.
+    /// Writes the pending lane reports on one of these lanes, preferably not the message lane. Does nothing while
+    /// earlier reports are in flight.
     pub(crate) fn write_lane_reports(&mut self, own: &QpContext, lanes: impl Iterator<Item = usize>) {
         let carrier = lanes.min_by_key(|lane| *lane == self.message_lane);
         let Some(lane) = carrier.filter(|_| self.has_pending_reports && !self.is_writing_reports) else {
