@@ -65,7 +65,7 @@ pub(super) fn several_pollers_take_each_completion_once(env: &Env) {
         bodies.push(Box::new(move || {
             c.a.waiter.until("all completions", || {
                 let mut wcs = [Wc::default(); 5];
-                let n = c.a.send_cq.poll(&mut wcs).expect("alive");
+                let n = c.a.send_cq.poll(&mut wcs).expect("no overrun");
                 let mut taken = taken.lock().expect("no panic");
                 taken.extend(wcs[..n].iter().map(|wc| wc.wr_id));
                 (taken.len() as u64 == total).then_some(())
@@ -469,7 +469,7 @@ pub(super) fn one_wait_for_several_sources(env: &Env) {
         while seen != (true, true, true) {
             let look = || {
                 let before = seen;
-                seen.0 |= b.recv_cq.poll_one().expect("alive").is_some_and(|wc| wc.is_ok());
+                seen.0 |= b.recv_cq.poll_one().expect("no overrun").is_some_and(|wc| wc.is_ok());
                 seen.1 |= super::harness::check::readable(Some(std::os::fd::AsFd::as_fd(&reader)))
                     == Some(true)
                     && {

@@ -218,9 +218,15 @@ fn calls_cost_the_times_of_the_machine_file() {
         assert_eq!(cost(&mut || send(&sges)), Span::from_ns(720 + 100), "two pieces more");
         let receive = || first.qp.post_recv(&RecvWr::new(1, &[])).expect("post");
         assert_eq!(cost(&mut || receive()), Span::from_ns(560));
-        assert_eq!(cost(&mut || assert!(second.cq.poll_one().expect("alive").is_none())), Span::from_ns(280));
+        assert_eq!(
+            cost(&mut || assert!(second.cq.poll_one().expect("no overrun").is_none())),
+            Span::from_ns(280)
+        );
         host.charge(Span::from_us(50));
-        assert_eq!(cost(&mut || assert!(first.cq.poll_one().expect("alive").is_some())), Span::from_ns(1080));
+        assert_eq!(
+            cost(&mut || assert!(first.cq.poll_one().expect("no overrun").is_some())),
+            Span::from_ns(1080)
+        );
         let pd = a.alloc_pd().expect("a domain");
         let buf = Buf::alloc(3 * 4096).expect("memory");
         let mut mr = None;

@@ -107,7 +107,7 @@ impl TestedSide {
         let mr = pd.reg_mr_range(&buf, LEN..2 * LEN, Access::ALL).expect("a region");
         // It ends when its standard input closes, that is, with this process.
         let peer_process =
-            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat starts");
         let maps = format!("/proc/{}/maps", peer_process.id());
         let probe = (0..1000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));

@@ -177,7 +177,7 @@ fn atomic_of_length_zero_is_bounds_checked() {
 #[test]
 fn peer_that_dies_inside_releases_the_atomic_lock() {
     let mut peer =
-        std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat");
+        std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat starts");
     let pidfd = rustix::process::pidfd_open(
         rustix::process::Pid::from_child(&peer),
         rustix::process::PidfdFlags::empty(),
@@ -190,7 +190,7 @@ fn peer_that_dies_inside_releases_the_atomic_lock() {
     crate::fuzzing::link_to_process(&victim.inner, peer.id() as i32, pidfd.ok());
     let index = victim.inner.index();
     victim.inner.connection.words.peer.0.busy.enter(&shared.header.visited, index);
-    let lock = AtomicLock::try_lock(&shared.table.map, index, 7).expect("free");
+    let lock = AtomicLock::try_lock(&shared.table.map, index, 7).expect("the lock is free");
     std::mem::forget(lock);
     let Endpoint { qp, inner, .. } = victim;
     drop((qp, inner));

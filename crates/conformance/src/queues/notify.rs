@@ -232,7 +232,7 @@ pub(crate) fn arm_poll_sleep_misses_nothing(env: &Env) {
         while seen < sent {
             w.event();
             w.arm(false);
-            while w.c.b.recv_cq.poll_one().expect("alive").is_some() {
+            while w.c.b.recv_cq.poll_one().expect("no overrun").is_some() {
                 seen += 1;
             }
         }

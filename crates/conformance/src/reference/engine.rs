@@ -229,9 +229,9 @@ impl NicState {
             // No processor changes it meanwhile, and other NICs wait for the lock.
             Err(Error::Unsupported { .. }) => {
                 let mut old = [0; 8];
-                buf.read(offset, &mut old).expect("checked");
+                buf.read(offset, &mut old).expect("the access was checked");
                 let old = u64::from_ne_bytes(old);
-                buf.write(offset, &change(old).to_ne_bytes()).expect("checked");
+                buf.write(offset, &change(old).to_ne_bytes()).expect("the access was checked");
                 old
             }
             Err(_) => return Outcome::Forbidden(WcStatus::RemInvReqErr),
@@ -303,7 +303,8 @@ impl NicState {
         let mut rest = bytes;
         for sge in used(sges, len) {
             let (now, later) = rest.split_at(sge.length as usize);
-            let (buf, offset) = self.local(domain, &sge, Access::LOCAL_WRITE).expect("checked");
+            let (buf, offset) =
+                self.local(domain, &sge, Access::LOCAL_WRITE).expect("the access was checked");
             if write_last_byte_last(&buf, offset, now).is_err() {
                 return false;
             }

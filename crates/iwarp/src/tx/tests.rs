@@ -65,7 +65,7 @@ fn append(bytes: &[u8], to: &mut Vec<u8>) -> Result<(), ()> {
 fn bytes_with(fpdu: &Fpdu, payload: &[u8]) -> Vec<u8> {
     let mut trailer = fpdu.trailer_builder();
     trailer.update(payload);
-    [fpdu.header(), payload, &trailer.finish().expect("all of it")].concat()
+    [fpdu.header(), payload, &trailer.finish().expect("the whole payload was passed")].concat()
 }
 
 /// The FPDU that the fast path makes, without payload; `None` if the operation cannot take the fast path.
@@ -369,7 +369,7 @@ fn trailer_builder_rejects_wrong_payload_length() {
     let mismatch = PayloadMismatch { given: 5, wanted: 6 };
     assert_eq!(trailer.finish(), Err(mismatch));
     trailer.append(Crc::compute(b"!"), 1);
-    let trailer = trailer.finish().expect("all of it");
+    let trailer = trailer.finish().expect("the whole payload was passed");
     let whole = [fpdu.header(), b"hello!\0\0"].concat();
     assert_eq!(trailer[..2], [0, 0]);
     assert_eq!(trailer[2..], Crc::compute(&whole).to_wire());

@@ -141,7 +141,7 @@ fn formerly_busy_connection_is_served_after_silence() {
         near[busy].sent_ok(100);
     }
     assert!(median(polls) <= POLLS);
-    let (last, gone) = (near.pop().expect("one"), far.last().expect("one"));
+    let (last, gone) = (near.pop().expect("a connection"), far.last().expect("a connection"));
     let num = gone.qp.num();
     drop(last);
     let began = Instant::now();

@@ -306,7 +306,7 @@ fn unusable_addresses_are_reported() {
     let busy = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = busy.local_addr().expect("bound").port();
     for (addr, hint) in
-        [(at(port), "the port is taken"), ("203.0.113.1:0".parse().expect("one"), "no such address")]
+        [(at(port), "the port is taken"), ("203.0.113.1:0".parse().expect("an address"), "no such address")]
     {
         let error = end.cm.listen(addr, 1).expect_err(hint);
         assert!(matches!(error, Error::Address { .. }) && error.to_string().contains(hint), "{error}");
@@ -314,6 +314,6 @@ fn unusable_addresses_are_reported() {
     let bound = End::on(&open(&host::real::host(), &side("127.0.0.2")).expect("a side"), 64);
     let elsewhere = bound.cm.listen(at(0), 1).expect_err("another address").to_string();
     assert!(elsewhere.contains("127.0.0.2"), "{elsewhere}");
-    let v6 = bound.cm.connect(&bound.qp, "[::1]:1".parse().expect("one"), &ConnParam::default());
+    let v6 = bound.cm.connect(&bound.qp, "[::1]:1".parse().expect("an address"), &ConnParam::default());
     assert!(matches!(v6, Err(Error::Address { .. })), "{v6:?}");
 }
