@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_revision_1_byte_by_byte() {
+    fn revision_1_request_is_parsed_from_its_bytes() {
         let wire = b"MPA ID Req Frame\x40\x01\x00\x03abcX";
         let (taken, frame) = read(FrameKind::Request, wire).expect("valid");
         let frame = frame.expect("a whole frame");
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_of_revision_2_byte_by_byte() {
+    fn revision_2_reply_is_parsed_from_its_bytes() {
         let wire = b"MPA ID Rep Frame\x50\x02\x00\x05\xc0\x10\x80\x20d";
         let (taken, frame) = read(FrameKind::Reply, wire).expect("valid");
         let frame = frame.expect("a whole frame");

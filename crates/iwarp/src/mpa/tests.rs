@@ -327,7 +327,7 @@ fn responder_chooses_send_if_offered() {
 
 /// The request of Linux siw in peer-to-peer mode, and our reply, byte by byte.
 #[test]
-fn request_of_siw_and_reply_byte_by_byte() {
+fn siw_request_and_its_reply_have_known_bytes() {
     let mut a = initiator(InitiatorConfig {
         peer_to_peer: RtrSet::WRITE | RtrSet::READ,
         ird: 0x12,

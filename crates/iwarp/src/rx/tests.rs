@@ -138,7 +138,7 @@ fn send(len: u32, invalidate: Option<u32>, msn: u32, solicited: bool) -> Event {
 
 /// A Write of five bytes, byte by byte (RFC 5044 section 4.1, RFC 5041 section 4).
 #[test]
-fn a_write_byte_by_byte() {
+fn write_is_placed_from_known_bytes() {
     let mut stream = vec![0, 19, 0xc1, 0x40, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0x03, 0xe8];
     stream.extend(b"hello\0\0\0");
     let crc = crc32c::crc32c(&stream);

@@ -43,7 +43,7 @@ fn framed(before_crc: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_write_byte_by_byte() {
+fn write_fpdu_has_known_bytes() {
     let mut sender = Sender::new(config());
     sender.post(op(9, write(5))).expect("room");
     let fpdu = next(&mut sender);
@@ -125,7 +125,7 @@ fn fast_path_needs_empty_queue_and_one_segment() {
 }
 
 #[test]
-fn sends_in_all_forms_byte_by_byte() {
+fn all_forms_of_send_have_known_bytes() {
     let mut sender = Sender::new(config());
     for (solicited, invalidate) in [(false, None), (false, Some(0xaa)), (true, None), (true, Some(0xbb))] {
         sender.post(op(1, OpKind::Send { len: 2, solicited, invalidate })).expect("room");
@@ -137,7 +137,7 @@ fn sends_in_all_forms_byte_by_byte() {
 }
 
 #[test]
-fn control_messages_byte_by_byte() {
+fn control_messages_have_known_bytes() {
     let mut sender = Sender::new(config());
     sender.post(op(1, OpKind::Immediate { data: *b"12345678", solicited: true })).expect("room");
     sender.post(op(2, OpKind::Read(READ))).expect("room");
@@ -162,7 +162,7 @@ fn control_messages_byte_by_byte() {
 }
 
 #[test]
-fn terminate_byte_by_byte_and_last() {
+fn terminate_has_known_bytes_and_is_last() {
     let mut sender = Sender::new(config());
     sender.post(op(1, write(5))).expect("room");
     sender.terminate(Terminate::new(TerminateCode::LLP_CRC));
@@ -338,7 +338,7 @@ fn responder_sends_nothing_until_released() {
 
 /// The ready-to-receive messages (RFC 6581 section 9.2).
 #[test]
-fn first_messages_byte_by_byte() {
+fn first_messages_have_known_bytes() {
     let run = |rtr| {
         let mut sender = Sender::new(SenderConfig { rtr: Some(rtr), ..config() });
         sender.post(op(1, send(0))).expect("room");
