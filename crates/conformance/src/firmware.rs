@@ -195,10 +195,13 @@ pub(super) fn messages_are_matched_on_the_nic(env: &Env) {
         TestFirmware::new()
             .command(move |nic, command| {
                 nic.charge(Span::from_ns(40));
-                entries.lock().expect("whole").push((command[0], u64::from(command[1]) * 64 + EVENTS as u64));
+                entries
+                    .lock()
+                    .expect("no panic")
+                    .push((command[0], u64::from(command[1]) * 64 + EVENTS as u64));
             })
             .message(move |nic, message| {
-                let mut entries = posted.lock().expect("whole");
+                let mut entries = posted.lock().expect("no panic");
                 let found = entries.iter().position(|(bits, _)| *bits == message.header[0]);
                 nic.charge(Span::from_ns(30) * found.unwrap_or(entries.len()) as u64);
                 let Some(found) = found else {

@@ -65,7 +65,7 @@ pub(super) fn several_pollers_take_each_completion_once(env: &Env) {
         bodies.push(Box::new(move || {
             c.a.waiter.until("all completions", || {
                 let mut wcs = [Wc::default(); 5];
-                let n = c.a.send_cq.poll(&mut wcs).expect("alive");
+                let n = c.a.send_cq.poll(&mut wcs).expect("no overrun");
                 let mut taken = taken.lock().expect("no panic");
                 taken.extend(wcs[..n].iter().map(|wc| wc.wr_id));
                 (taken.len() as u64 == total).then_some(())
@@ -406,7 +406,7 @@ fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64
 /// If the attributes guarantee an order, a thread that polls for the last byte of a write sees all of it, while another
 /// thread writes.
 pub(super) fn last_byte_seen_implies_whole_write(env: &Env) {
-    let c = Arc::new(Conn::with(env, &Setup { len: 64 << 10, nic: true, ..Setup::default() }));
+    let c = Arc::new(Conn::with_setup(env, &Setup { len: 64 << 10, nic: true, ..Setup::default() }));
     for nic in [false, true] {
         let region = if nic { c.b.nic.as_ref() } else { Some(&c.b.host) };
         if !region.is_some_and(|far| super::operations::write::can_poll(env, far)) {
@@ -469,7 +469,7 @@ pub(super) fn one_wait_for_several_sources(env: &Env) {
         while seen != (true, true, true) {
             let look = || {
                 let before = seen;
-                seen.0 |= b.recv_cq.poll_one().expect("alive").is_some_and(|wc| wc.is_ok());
+                seen.0 |= b.recv_cq.poll_one().expect("no overrun").is_some_and(|wc| wc.is_ok());
                 seen.1 |= super::harness::check::readable(Some(std::os::fd::AsFd::as_fd(&reader)))
                     == Some(true)
                     && {

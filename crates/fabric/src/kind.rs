@@ -37,8 +37,8 @@ pub enum Baseline {
 pub(crate) enum NameSuffix {
     /// Nothing.
     None,
-    /// `@` and a side: the address of this host that the device is bound to; or nothing.
-    Side,
+    /// `@` and the address of this host that the device is bound to; or nothing.
+    Address,
     /// `:` and an instance of the kind.
     Instance,
 }

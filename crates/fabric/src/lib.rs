@@ -279,11 +279,11 @@ mod tests {
             let addrs: Vec<_> = rails.iter().map(|rail| attr(rail).expect(rail).port_addrs).collect();
             assert_eq!(addrs.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
             assert_ne!(addrs[0], addrs[1]);
-            assert_eq!(rails_of(&rails[1]).expect("itself"), rails[1..]);
+            assert_eq!(rails_of(&rails[1]).expect("the name itself"), rails[1..]);
             attr(&format!("rails({},{})", rails[0], rails[1])).expect("a device made of both");
         }
         assert_eq!(rails_of("rails(shm,shm)").expect("rails"), ["shm", "shm"]);
-        assert_eq!(rails_of("shm(dm=64M)").expect("itself"), ["shm(dm=64M)"]);
+        assert_eq!(rails_of("shm(dm=64M)").expect("the name itself"), ["shm(dm=64M)"]);
         assert!(rails_of("model:nothing").is_err());
     }
 

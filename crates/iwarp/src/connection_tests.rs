@@ -167,7 +167,7 @@ fn pair(crc: bool, offer: RtrSet, depth: u16, mulpdu: u16, splitter: Splitter) -
         InitiatorConfig { crc, peer_to_peer: offer, ird: depth, ord: depth, ..InitiatorConfig::default() };
     let b = ResponderConfig { crc, ..ResponderConfig::default() };
     let accept = AcceptParams { ird: depth, ord: depth, private_data: Vec::new() };
-    let negotiated = run_handshake(a, b, &accept, splitter).expect("they agree");
+    let negotiated = run_handshake(a, b, &accept, splitter).expect("the handshake succeeds");
     let mut pair = Pair::new(&negotiated, &Limits { mulpdu, ..Limits::default() }, splitter);
     register_buffers(&mut pair.a);
     register_buffers(&mut pair.b);
@@ -378,7 +378,7 @@ fn an_invalidated_tag_is_refused() {
 fn bytes_behind_a_reply_are_received_as_fpdus() {
     let mut a = Initiator::new(InitiatorConfig::default(), Duration::ZERO).expect("right");
     let mut b = Responder::new(ResponderConfig::default(), Duration::ZERO);
-    b.handle_bytes(a.transmit()).expect("valid").1.expect("whole");
+    b.handle_bytes(a.transmit()).expect("valid").1.expect("a whole frame");
     let of_b = b.accept(&AcceptParams::default()).expect("a request");
     let mut stream = b.transmit().to_vec();
     let mut b = Endpoint::new(Connection::new(&of_b, &Limits::default(), Duration::ZERO));

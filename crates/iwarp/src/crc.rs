@@ -97,7 +97,7 @@ mod tests {
 
     /// The examples of RFC 3720 appendix B.4 (RFC 7143 appendix A.4), which print the bytes as they are sent.
     #[test]
-    fn published_vectors() {
+    fn crc_matches_examples_of_rfc_3720() {
         let up: Vec<u8> = (0..32).collect();
         let down: Vec<u8> = (0..32).rev().collect();
         assert_eq!(Crc::compute(&[0; 32]).to_wire(), [0xaa, 0x36, 0x91, 0x8a]);
@@ -109,7 +109,7 @@ mod tests {
 
     /// The iSCSI read command of the same appendices.
     #[test]
-    fn published_command() {
+    fn crc_matches_iscsi_read_command() {
         let mut command = [0; 48];
         command[0] = 0x01;
         command[1] = 0xc0;

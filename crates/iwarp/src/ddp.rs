@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tagged_header_byte_by_byte() {
+    fn tagged_header_has_the_bytes_of_the_rfc() {
         let header =
             Header::Tagged(Tagged { last: true, ulp: 0x40, stag: 0x0102_0304, to: 0x1112_1314_1516_1718 });
         let mut out = InlineBytes::<TAGGED_LEN>::new();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_untagged_header_byte_by_byte() {
+    fn untagged_header_has_the_bytes_of_the_rfc() {
         let header = Header::Untagged(Untagged {
             last: false,
             ulp: 0x44,

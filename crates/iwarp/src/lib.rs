@@ -54,7 +54,8 @@
 //! # Sending without a copy
 //!
 //! [`Connection::poll_transmit`] yields one FPDU at a time. Gather [`tx::Fpdu::header`], the program's buffers that
-//! [`tx::Fpdu::payload`] names, and the trailer of [`tx::Fpdu::trailer_builder`] into one write, or gather several FPDUs.
+//! [`tx::Fpdu::payload`] names, and the trailer of [`tx::Fpdu::trailer_builder`] into one write, or gather several
+//! FPDUs.
 //!
 //! # What is implemented
 //!

@@ -35,7 +35,7 @@ fn opcodes_map_to_their_queues() {
 }
 
 #[test]
-fn a_read_request_byte_by_byte() {
+fn read_request_has_the_bytes_of_the_rfc() {
     let request = ReadRequest {
         sink_stag: 0x0102_0304,
         sink_to: 0x05,
@@ -56,7 +56,7 @@ fn a_read_request_byte_by_byte() {
 }
 
 #[test]
-fn an_atomic_request_byte_by_byte() {
+fn atomic_request_has_the_bytes_of_the_rfc() {
     let op = AtomicOp::CompareSwap { compare: 3, compare_mask: 4, swap: 1, swap_mask: 2 };
     let request = AtomicRequest { id: 9, stag: 8, to: 16, op };
     let mut out = InlineBytes::<ATOMIC_REQUEST_LEN>::new();
@@ -74,7 +74,7 @@ fn an_atomic_request_byte_by_byte() {
 }
 
 #[test]
-fn an_atomic_response_byte_by_byte() {
+fn atomic_response_has_the_bytes_of_the_rfc() {
     let response = AtomicResponse { id: 0x0102_0304, original: 5 };
     let mut out = InlineBytes::<ATOMIC_RESPONSE_LEN>::new();
     response.emit(&mut out);

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_byte_by_byte() {
+    fn terminate_bodies_have_known_bytes() {
         let bare = Terminate::new(TerminateCode::LLP_CRC);
         assert_eq!(body(&bare), [0x20, 0x02, 0, 0]);
 
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn terminate_fpdu_byte_by_byte() {
+    fn terminate_fpdu_has_known_bytes() {
         let fpdu = Terminate::new(TerminateCode::LLP_RTR).to_fpdu();
         let start = [0, 22, 0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0x20, 7, 0, 0];
         assert_eq!(fpdu[..24], start);

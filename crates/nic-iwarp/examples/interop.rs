@@ -16,7 +16,7 @@ mod common;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use common::{CliResult, End, Options, Side, exit_code, first_difference, pattern};
+use common::{CliResult, Endpoint, ExampleDevice, Options, exit_code, first_difference, pattern};
 use verbs::{Mr, RemoteAddr, SendOp, SendWr, Sge};
 
 /// A command to the peer.
@@ -46,7 +46,7 @@ const SIZES: &[u64] = &[
 ];
 
 struct Driver<'a> {
-    end: End<'a>,
+    end: Endpoint<'a>,
     buffer: Mr,
     commands: Mr,
     peer: RemoteAddr,
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> CliResult<String> {
     let usage = "interop connect|listen ADDRESS:PORT [OPTION=VALUE...]";
     let addr: SocketAddr = options.word(1).and_then(|word| word.parse().ok()).ok_or(usage)?;
-    let mut side = Side::open(options)?;
+    let mut side = ExampleDevice::open(options)?;
     let to = match options.word(0) {
         Some("connect") => Some(addr),
         Some("listen") => {
@@ -105,8 +105,13 @@ fn name(way: u64) -> &'static str {
 }
 
 impl<'a> Driver<'a> {
-    fn establish(side: &'a Side, to: Option<SocketAddr>, pieces: usize, hears: bool) -> CliResult<Self> {
-        let end = side.end()?;
+    fn establish(
+        side: &'a ExampleDevice,
+        to: Option<SocketAddr>,
+        pieces: usize,
+        hears: bool,
+    ) -> CliResult<Self> {
+        let end = side.create_endpoint()?;
         let (buffer, commands) = (side.register_memory(BUFFER_LEN)?, side.register_memory(2 * COMMAND_LEN)?);
         let mut driver = Self { end, buffer, commands, peer: RemoteAddr::default(), pieces, seed: 0 };
         driver.post_reply_receive()?;

@@ -14,7 +14,7 @@ mod common;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use common::{CliResult, End, Options, Side, exit_code, first_difference};
+use common::{CliResult, Endpoint, ExampleDevice, Options, exit_code, first_difference};
 use verbs::{Mr, RemoteAddr, SendOp, SendWr};
 
 /// Length of a message, which holds a location.
@@ -25,7 +25,7 @@ const SIZE_MAX: u64 = 65_535;
 const RECEIVES: u64 = 4;
 
 struct Ping<'a> {
-    end: End<'a>,
+    end: Endpoint<'a>,
     /// The texts; the second half is the client's sink.
     text: Mr,
     inbox: Mr,
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> CliResult<String> {
     let usage = "rping client|server ADDRESS:PORT [size=BYTES] [count=N]";
     let addr: SocketAddr = options.word(1).and_then(|word| word.parse().ok()).ok_or(usage)?;
-    let mut side = Side::open(options)?;
+    let mut side = ExampleDevice::open(options)?;
     match options.word(0) {
         Some("client") => {
             let (size, count) = (options.number("size", 64)?, options.number("count", 10)?);
@@ -66,8 +66,8 @@ fn run(options: &Options) -> CliResult<String> {
 }
 
 impl<'a> Ping<'a> {
-    fn establish(side: &'a Side, to: Option<SocketAddr>) -> CliResult<Self> {
-        let end = side.end()?;
+    fn establish(side: &'a ExampleDevice, to: Option<SocketAddr>) -> CliResult<Self> {
+        let end = side.create_endpoint()?;
         let text = side.register_memory(2 << 16)?;
         let (inbox, outbox) = (
             side.register_memory(RECEIVES as usize * INFO_LEN as usize)?,

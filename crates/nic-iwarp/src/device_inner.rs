@@ -96,12 +96,13 @@ impl DeviceInner {
         self.qps.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Adds a queue pair that now has a connection. [`DeviceShared::note_ended`] reports when the connection has ended.
+    /// Adds a queue pair that now has a connection. [`DeviceShared::record_ended`] reports when the connection has
+    /// ended.
     pub(crate) fn add_connected(&self, qp: &Arc<QpInner>) {
         let mut connected = self.connected.lock();
         connected.list.push(qp.clone());
         let is_first = connected.list.len() == 1;
-        self.shared.set_connections(connected.list.len());
+        self.shared.set_connection_count(connected.list.len());
         drop(connected);
         if is_first {
             // The NIC thread had no connections to check for silence until now.
@@ -120,7 +121,7 @@ impl DeviceInner {
     fn remove_connected(&self, nums: &[u32]) {
         let mut connected = self.connected.lock();
         connected.list.retain(|other| !nums.contains(&other.num()));
-        self.shared.set_connections(connected.list.len());
+        self.shared.set_connection_count(connected.list.len());
     }
 
     /// The queue pairs with a connection.
@@ -151,7 +152,7 @@ impl DeviceInner {
     }
 
     /// Drives the connections that have events.
-    pub(crate) fn drive_ready(&self) {
+    pub(crate) fn poll_ready_connections(&self) {
         self.shared.ready_set.poll(|num, driver| {
             if self.qp(num).is_some_and(|qp| !qp.poll(driver)) {
                 self.shared.ready_set.requeue(num, driver);
@@ -193,7 +194,7 @@ impl ProgressHook for DeviceInner {
             qp.poll(Driver::Poller);
         });
         if count > ROUND_ROBIN_MAX {
-            self.drive_ready();
+            self.poll_ready_connections();
         }
     }
 }

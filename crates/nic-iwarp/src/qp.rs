@@ -73,9 +73,9 @@ impl QpInner {
     }
 
     /// The poller is about to sleep: from now on the NIC thread is responsible for the connection.
-    pub(crate) fn hand_over(&self) {
+    pub(crate) fn hand_over_to_nic_thread(&self) {
         if self.queues.is_connected() {
-            self.with(|conn| conn.hand_over(&self.queues));
+            self.with(|conn| conn.hand_over_to_nic_thread(&self.queues));
         }
     }
 

@@ -94,7 +94,7 @@ impl DeviceShared {
     }
 
     /// Records that a queue pair's connection has ended.
-    pub(crate) fn note_ended(&self, num: u32) {
+    pub(crate) fn record_ended(&self, num: u32) {
         unpoisoned(&self.ended).push(num);
         self.reactor.wake();
     }
@@ -118,7 +118,7 @@ impl DeviceShared {
     }
 
     /// Sets the number of connections.
-    pub(crate) fn set_connections(&self, count: usize) {
+    pub(crate) fn set_connection_count(&self, count: usize) {
         self.connections.store(count, Ordering::Relaxed);
     }
 

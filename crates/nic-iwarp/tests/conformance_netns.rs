@@ -50,7 +50,7 @@ mod usual {
 }
 
 /// Tests that depend on how the stream is cut into segments.
-const PARTS: &[&str] = &[
+const GROUPS: &[&str] = &[
     "send_recv",
     "send_forms",
     "write",
@@ -64,8 +64,8 @@ const PARTS: &[&str] = &[
 ];
 
 #[track_caller]
-fn parts(mtu: u32, config: fn() -> IwarpConfig) {
-    let tests: Vec<&Test> = conformance::all().iter().filter(|test| PARTS.contains(&test.group)).collect();
+fn run_groups(mtu: u32, config: fn() -> IwarpConfig) {
+    let tests: Vec<&Test> = conformance::all().iter().filter(|test| GROUPS.contains(&test.group)).collect();
     assert!(tests.len() > 80, "{} tests", tests.len());
     for test in tests {
         println!("{}", test.path());
@@ -74,21 +74,21 @@ fn parts(mtu: u32, config: fn() -> IwarpConfig) {
 }
 
 #[test]
-fn segments_with_crcs() {
-    parts(1500, || IwarpConfig { crc: true, fpdu: FpduSize::Segment, ..IwarpConfig::default() });
+fn groups_pass_with_segments_and_crcs() {
+    run_groups(1500, || IwarpConfig { crc: true, fpdu: FpduSize::Segment, ..IwarpConfig::default() });
 }
 
 #[test]
-fn jumbo_frames() {
-    parts(9000, IwarpConfig::default);
+fn groups_pass_with_jumbo_frames() {
+    run_groups(9000, IwarpConfig::default);
 }
 
 #[test]
-fn jumbo_segments_with_crcs() {
-    parts(9000, || IwarpConfig { crc: true, fpdu: FpduSize::Segment, ..IwarpConfig::default() });
+fn groups_pass_with_jumbo_segments_and_crcs() {
+    run_groups(9000, || IwarpConfig { crc: true, fpdu: FpduSize::Segment, ..IwarpConfig::default() });
 }
 
 #[test]
-fn jumbo_frames_of_revision_1() {
-    parts(9000, || IwarpConfig { mpa: Mpa::V1, ..IwarpConfig::default() });
+fn groups_pass_with_jumbo_frames_of_revision_1() {
+    run_groups(9000, || IwarpConfig { mpa: Mpa::V1, ..IwarpConfig::default() });
 }

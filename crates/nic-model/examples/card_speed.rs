@@ -19,7 +19,7 @@ const LEN: usize = 1 << 20;
 const ROUNDS: u64 = 20;
 
 /// One end of a connection: a source of data and a sink for the peer's data.
-struct End {
+struct Endpoint {
     cq: Cq,
     qp: Qp,
     source: Mr,
@@ -36,7 +36,7 @@ fn memory(pd: &Pd, kind: MemoryKind) -> Mr {
 }
 
 /// Connects to the peer, or accepts from it, by this port.
-fn end(device: &Device, kinds: [MemoryKind; 2], port: usize, active: bool) -> End {
+fn create_endpoint(device: &Device, kinds: [MemoryKind; 2], port: usize, active: bool) -> Endpoint {
     let pd = device.alloc_pd().expect("a domain");
     let [source, sink] = kinds.map(|kind| memory(&pd, kind));
     let cq = device.create_cq(4096).expect("a queue");
@@ -71,11 +71,11 @@ fn end(device: &Device, kinds: [MemoryKind; 2], port: usize, active: bool) -> En
     };
     let addr = u64::from_le_bytes(theirs[..8].try_into().expect("eight bytes"));
     let rkey = u32::from_le_bytes(theirs[8..12].try_into().expect("four bytes"));
-    End { cq, qp, source, sink, peer: RemoteAddr { addr, rkey } }
+    Endpoint { cq, qp, source, sink, peer: RemoteAddr { addr, rkey } }
 }
 
 /// Half a round trip of 8-byte writes, in microseconds.
-fn write_latency(host: &Host, end: &End, first: bool) -> f64 {
+fn write_latency(host: &Host, end: &Endpoint, first: bool) -> f64 {
     let begin = host.now();
     let word = end.sink.buf().word(64).expect("inside");
     for round in 1..=ROUNDS {
@@ -100,7 +100,7 @@ fn write_latency(host: &Host, end: &End, first: bool) -> f64 {
 }
 
 /// Half a round trip of 8-byte sends, in microseconds.
-fn send_latency(host: &Host, end: &End, first: bool) -> f64 {
+fn send_latency(host: &Host, end: &Endpoint, first: bool) -> f64 {
     let receive = |id| end.qp.post_recv(&RecvWr::new(id, &[end.sink.sge(128, 8)])).expect("post");
     receive(0);
     // Until the peer has posted a receive, too.
@@ -126,7 +126,7 @@ fn send_latency(host: &Host, end: &End, first: bool) -> f64 {
 }
 
 /// Simultaneous streams of writes from all ends, in MB/s.
-fn stream(host: &Host, ends: &[End], size: u32, count: u64) -> f64 {
+fn stream(host: &Host, ends: &[Endpoint], size: u32, count: u64) -> f64 {
     let begin = host.now();
     for end in ends {
         for i in 0..count {
@@ -148,7 +148,7 @@ struct Job {
     kinds: [MemoryKind; 2],
     ports: usize,
     both: bool,
-    what: fn(&Host, &[End], bool) -> f64,
+    what: fn(&Host, &[Endpoint], bool) -> f64,
 }
 
 fn run(config: &Config, job: Job) -> (f64, u64) {
@@ -159,7 +159,8 @@ fn run(config: &Config, job: Job) -> (f64, u64) {
         let (host, config, results) = (node.host(), config.clone(), results.clone());
         let body = move || {
             let device = nic_model::open(&host, &config).expect("a card");
-            let ends: Vec<End> = (0..job.ports).map(|port| end(&device, job.kinds, port, i == 0)).collect();
+            let ends: Vec<Endpoint> =
+                (0..job.ports).map(|port| create_endpoint(&device, job.kinds, port, i == 0)).collect();
             let result = if i == 0 || job.both { (job.what)(&host, &ends, i == 0) } else { 0.0 };
             results.lock().expect("no panic").push(result);
             // All objects stay until the peer has finished, too.

@@ -26,14 +26,14 @@ fn on_two(options: &[(&str, &str)], body: impl FnOnce(&Device, &Device) + Send +
 }
 
 /// One end of a connection.
-struct End {
+struct Endpoint {
     device: Device,
     cq: Cq,
     qp: Qp,
     mr: Mr,
 }
 
-fn end(device: &Device, kind: MemoryKind, len: usize) -> End {
+fn create_endpoint(device: &Device, kind: MemoryKind, len: usize) -> Endpoint {
     let pd = device.alloc_pd().expect("a domain");
     let cq = device.create_cq(4096).expect("a queue");
     let cap = QpCap { max_send_wr: 1024, max_recv_wr: 1024, ..QpCap::default() };
@@ -43,11 +43,11 @@ fn end(device: &Device, kind: MemoryKind, len: usize) -> End {
         MemoryKind::Nic => device.alloc_dm(len),
     };
     let mr = pd.reg_mr(&buf.expect("memory"), Access::ALL).expect("a region");
-    End { device: device.clone(), cq, qp, mr }
+    Endpoint { device: device.clone(), cq, qp, mr }
 }
 
 /// Connects two ends by a port of the second end's card.
-fn connect(a: &End, b: &End, port: usize) {
+fn connect(a: &Endpoint, b: &Endpoint, port: usize) {
     let (near, far) = (a.device.create_cm().expect("a channel"), b.device.create_cm().expect("a channel"));
     let listener = far.listen(SocketAddr::new(b.device.attr().port_addrs[port], 0), 1).expect("a listener");
     near.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
@@ -61,14 +61,14 @@ fn connect(a: &End, b: &End, port: usize) {
     }
 }
 
-fn pair(a: &Device, b: &Device, kinds: [MemoryKind; 2], len: usize, port: usize) -> (End, End) {
-    let (near, far) = (end(a, kinds[0], len), end(b, kinds[1], len));
+fn pair(a: &Device, b: &Device, kinds: [MemoryKind; 2], len: usize, port: usize) -> (Endpoint, Endpoint) {
+    let (near, far) = (create_endpoint(a, kinds[0], len), create_endpoint(b, kinds[1], len));
     connect(&near, &far, port);
     (near, far)
 }
 
 /// Total rate of simultaneous writes from these ends to their peers, in MB/s.
-fn stream(host: &Host, ends: &[(&End, &End)], size: u32, count: u64) -> f64 {
+fn stream(host: &Host, ends: &[(&Endpoint, &Endpoint)], size: u32, count: u64) -> f64 {
     let begin = host.now();
     for i in 0..count {
         for (near, far) in ends {
@@ -123,8 +123,8 @@ fn ports_reach_the_published_rates() {
 fn connections_of_a_port_share_it() {
     on_two(&[], |a, b| {
         let kinds = [MemoryKind::Host; 2];
-        let pairs: Vec<(End, End)> = (0..8).map(|_| pair(a, b, kinds, LEN, 0)).collect();
-        let all: Vec<(&End, &End)> = pairs.iter().map(|(near, far)| (near, far)).collect();
+        let pairs: Vec<(Endpoint, Endpoint)> = (0..8).map(|_| pair(a, b, kinds, LEN, 0)).collect();
+        let all: Vec<(&Endpoint, &Endpoint)> = pairs.iter().map(|(near, far)| (near, far)).collect();
         near(stream(a.host(), &all, 64 << 10, 40), 886.0, 1.5);
     });
 }
@@ -218,9 +218,15 @@ fn calls_cost_the_times_of_the_machine_file() {
         assert_eq!(cost(&mut || send(&sges)), Span::from_ns(720 + 100), "two pieces more");
         let receive = || first.qp.post_recv(&RecvWr::new(1, &[])).expect("post");
         assert_eq!(cost(&mut || receive()), Span::from_ns(560));
-        assert_eq!(cost(&mut || assert!(second.cq.poll_one().expect("alive").is_none())), Span::from_ns(280));
+        assert_eq!(
+            cost(&mut || assert!(second.cq.poll_one().expect("no overrun").is_none())),
+            Span::from_ns(280)
+        );
         host.charge(Span::from_us(50));
-        assert_eq!(cost(&mut || assert!(first.cq.poll_one().expect("alive").is_some())), Span::from_ns(1080));
+        assert_eq!(
+            cost(&mut || assert!(first.cq.poll_one().expect("no overrun").is_some())),
+            Span::from_ns(1080)
+        );
         let pd = a.alloc_pd().expect("a domain");
         let buf = Buf::alloc(3 * 4096).expect("memory");
         let mut mr = None;
@@ -312,7 +318,7 @@ fn cards_of_other_values_cannot_be_reached() {
             let (near, far) = (a.create_cm().expect("a channel"), b.create_cm().expect("a channel"));
             let addr = SocketAddr::new(b.attr().port_addrs[0], 7);
             let _listener = far.listen(addr, 1).expect("a listener");
-            let here = end(&a, MemoryKind::Host, 64);
+            let here = create_endpoint(&a, MemoryKind::Host, 64);
             near.connect(&here.qp, addr, &ConnParam::default()).expect("connect");
             if reached {
                 assert!(matches!(far.get_event(None), Ok(CmEvent::ConnectRequest(_))));
@@ -410,12 +416,14 @@ fn rails_reach_only_equal_rails() {
         };
         let [near, far] = [&hosts[0], &hosts[1]].map(|host| [open(host, "0"), open(host, "1")]);
         for rail in 0..2 {
-            let (one, other) =
-                (end(&near[rail], MemoryKind::Host, 64), end(&far[rail], MemoryKind::Host, 64));
+            let (one, other) = (
+                create_endpoint(&near[rail], MemoryKind::Host, 64),
+                create_endpoint(&far[rail], MemoryKind::Host, 64),
+            );
             connect(&one, &other, 0);
         }
         let wrong = SocketAddr::new(far[1].attr().port_addrs[0], 7);
-        let lost = end(&near[0], MemoryKind::Host, 64);
+        let lost = create_endpoint(&near[0], MemoryKind::Host, 64);
         let cm = near[0].create_cm().expect("a channel");
         let why = cm.connect(&lost.qp, wrong, &ConnParam::default()).expect_err("another rail's").to_string();
         assert!(why.contains("rail"), "{why}");

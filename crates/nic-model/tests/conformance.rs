@@ -63,22 +63,22 @@ mod others {
     use super::Model;
     use conformance::{all, threaded};
 
-    fn groups(machine: &'static str, groups: &[&str]) {
+    fn run_groups(machine: &'static str, groups: &[&str]) {
         for test in all().iter().chain(threaded()).filter(|test| groups.contains(&test.group)) {
             test.run(&Model(machine));
         }
     }
 
     #[test]
-    fn vapi() {
-        groups(
+    fn vapi_machine_passes_groups() {
+        run_groups(
             "mt23108-vapi",
             &["objects", "send_recv", "write", "atomics", "order", "rnr", "notify", "threads"],
         );
     }
 
     #[test]
-    fn ibal() {
-        groups("mt23108-ibal", &["memory", "read", "srq", "connect", "peer_loss", "random"]);
+    fn ibal_machine_passes_groups() {
+        run_groups("mt23108-ibal", &["memory", "read", "srq", "connect", "peer_loss", "random"]);
     }
 }

@@ -11,7 +11,7 @@ const SEEDS: u64 = 300;
 /// Goal: whatever the stream does and whichever end violates a rule, nothing hangs, is lost or is misplaced.
 /// Method: random programs at both ends; each seed twice.
 #[test]
-fn storms_end_correctly() {
+fn random_programs_end_without_hang_or_loss() {
     let failed: Vec<String> = (1..=SEEDS).filter_map(|seed| iwarp_storm::run_twice(seed).err()).collect();
     assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n\n"));
 }

@@ -113,7 +113,8 @@ impl DeviceInner {
         get_live(&self.lanes, (rail, num))
     }
 
-    /// As [`DeviceInner::qp_of_lane`], for pollers with a cache of queue pairs, which hold them until the program drops them.
+    /// As [`DeviceInner::qp_of_lane`], for pollers with a cache of queue pairs, which hold them until the program drops
+    /// them.
     #[inline]
     pub(crate) fn find<'k>(
         &self,

@@ -20,7 +20,8 @@ use verbs::{
 use crate::api::handle::QpHandle;
 use crate::copy::place;
 use crate::memory::layout::{
-    CHANNEL_MAX, DM_BASE, HEAP_BASE, VERSION, channel_at, cq_at, mr_at, qp_at, recv, srq_at, state,
+    CHANNEL_MAX, DM_BASE, HEAP_BASE, VERSION, channel_offset, cq_offset, mr_offset, qp_offset, recv,
+    srq_offset, state,
 };
 use crate::memory::segment::{MappedSegment, Segment};
 use crate::peer::queue_pair::PeerQp;
@@ -106,7 +107,7 @@ impl TestedSide {
         let mr = pd.reg_mr_range(&buf, LEN..2 * LEN, Access::ALL).expect("a region");
         // It ends when its standard input closes, that is, with this process.
         let peer_process =
-            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat starts");
         let maps = format!("/proc/{}/maps", peer_process.id());
         let probe = (0..1000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -149,13 +150,13 @@ fn valid_segment(token: u64, index: usize, peer_addr: u64) -> Option<Segment> {
     set(map, 8, token);
     let pair = |low: u64, high: u64| high << 32 | low;
     for (i, kind, place) in [(1, 1, DM_BASE), (2, 0, peer_addr)] {
-        set(map, mr_at(i), pair((i as u64) << 16 | 7, 15));
-        set(map, mr_at(i) + 8, pair(1, kind));
-        set(map, mr_at(i) + 16, 0);
-        set(map, mr_at(i) + 24, 4096);
-        set(map, mr_at(i) + 32, place);
+        set(map, mr_offset(i), pair((i as u64) << 16 | 7, 15));
+        set(map, mr_offset(i) + 8, pair(1, kind));
+        set(map, mr_offset(i) + 16, 0);
+        set(map, mr_offset(i) + 24, 4096);
+        set(map, mr_offset(i) + 32, place);
     }
-    let qp = qp_at(index);
+    let qp = qp_offset(index);
     set(map, qp, state::status_word(GENERATION, state::RTS));
     set(map, qp + 8, pair(1, 0));
     set(map, qp + 16, pair(0, 4));
@@ -197,16 +198,16 @@ impl FuzzCase {
         let own = &self.inner.connection.device.table.map;
         match place {
             0 => set(map, 16 + offset % 128, value),
-            1 => set(map, mr_at(1) + offset % 64, value),
-            2 => set(map, mr_at(2) + offset % 64, value),
-            3 | 4 => set(map, qp_at(self.index) + offset % 1024, value),
-            5 => set(map, cq_at(usize::from(value as u8)) + offset % 2048, value),
-            6 => set(map, srq_at(0) + offset % 512, value),
-            7 => set(map, channel_at((value as usize) % CHANNEL_MAX), value),
+            1 => set(map, mr_offset(1) + offset % 64, value),
+            2 => set(map, mr_offset(2) + offset % 64, value),
+            3 | 4 => set(map, qp_offset(self.index) + offset % 1024, value),
+            5 => set(map, cq_offset(usize::from(value as u8)) + offset % 2048, value),
+            6 => set(map, srq_offset(0) + offset % 512, value),
+            7 => set(map, channel_offset((value as usize) % CHANNEL_MAX), value),
             8 => set(map, HEAP_BASE + offset, value),
             9 => set(map, HEAP_BASE + 65_536 + offset, value),
             10 => {
-                let at = qp_at(self.inner.index()) + offset % 1024;
+                let at = qp_offset(self.inner.index()) + offset % 1024;
                 let busy = std::ptr::from_ref(&self.inner.connection.words.peer).cast::<u8>().cast_mut();
                 // A peer that stays inside forever would delay each deregistration by a second.
                 if own.bytes(at, 8) != Some(busy) {

@@ -15,7 +15,7 @@ use verbs::{
 use crate::api::handle::QpHandle;
 use crate::device::device_inner_of;
 use crate::memory::atomic_lock::AtomicLock;
-use crate::memory::layout::{MrEntry, mr_at};
+use crate::memory::layout::{MrEntry, mr_offset};
 use crate::qp::QpInner;
 use crate::{CopyPath, ShmConfig, open};
 
@@ -67,7 +67,7 @@ impl Endpoint {
 
     /// A region's entry of the table, as peers can change it.
     fn entry(&self, mr: &Mr) -> &MrEntry {
-        self.inner.connection.device.table.map.get(mr_at((mr.rkey() >> 16) as usize)).expect("an entry")
+        self.inner.connection.device.table.map.get(mr_offset((mr.rkey() >> 16) as usize)).expect("an entry")
     }
 }
 
@@ -178,7 +178,7 @@ fn atomic_of_length_zero_is_bounds_checked() {
 #[test]
 fn peer_that_dies_inside_releases_the_atomic_lock() {
     let mut peer =
-        std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat");
+        std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat starts");
     let pidfd = rustix::process::pidfd_open(
         rustix::process::Pid::from_child(&peer),
         rustix::process::PidfdFlags::empty(),
@@ -191,7 +191,7 @@ fn peer_that_dies_inside_releases_the_atomic_lock() {
     crate::fuzzing::link_to_process(&victim.inner, peer.id() as i32, pidfd.ok());
     let index = victim.inner.index();
     victim.inner.connection.words.peer.0.busy.enter(&shared.header.visited, index);
-    let lock = AtomicLock::try_lock(&shared.table.map, index, 7).expect("free");
+    let lock = AtomicLock::try_lock(&shared.table.map, index, 7).expect("the lock is free");
     std::mem::forget(lock);
     let Endpoint { qp, inner, .. } = victim;
     drop((qp, inner));

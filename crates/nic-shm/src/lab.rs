@@ -13,8 +13,8 @@ use verbs::{Error, Qp, Result};
 
 use crate::api::handle::QpHandle;
 use crate::memory::layout::{
-    ChannelShared, CqShared, Header, MrEntry, QpShared, SrqShared, channel_at, comp, cq_at, mr_at, qp_at,
-    recv, srq_at,
+    ChannelShared, CqShared, Header, MrEntry, QpShared, SrqShared, channel_offset, comp, cq_offset,
+    mr_offset, qp_offset, recv, srq_offset,
 };
 use crate::memory::segment::MappedSegment;
 use crate::protocol::hello_fault;
@@ -206,7 +206,7 @@ impl FaultInjector {
     /// address of this process, if the bounds of the region were not checked.
     pub fn out_of_bounds_address(&self, key: u32, target: u64) -> Option<u64> {
         let map = &self.0.connection.link()?.peer.table.map;
-        let entry = map.get::<MrEntry>(mr_at((key >> 16) as usize))?;
+        let entry = map.get::<MrEntry>(mr_offset((key >> 16) as usize))?;
         let base = map.bytes(entry.place.load(Ordering::Relaxed), 1)?.addr() as u64;
         Some(entry.addr.load(Ordering::Relaxed).wrapping_add(target.wrapping_sub(base)))
     }
@@ -231,26 +231,31 @@ fn object_words(map: &MappedSegment, index: usize, keys: &[u32]) -> Vec<Word> {
     let mut words = struct_words("header", HEADER, size_of::<Header>(), 0);
     for (i, key) in keys.iter().enumerate() {
         let table = format!("region {i}");
-        words.extend(struct_words(&table, REGION, size_of::<MrEntry>(), mr_at((key >> 16) as usize)));
+        words.extend(struct_words(&table, REGION, size_of::<MrEntry>(), mr_offset((key >> 16) as usize)));
     }
-    let Some(qp) = map.get::<QpShared>(qp_at(index)) else { return words };
-    words.extend(struct_words("queue pair", QUEUE_PAIR, size_of::<QpShared>(), qp_at(index)));
+    let Some(qp) = map.get::<QpShared>(qp_offset(index)) else { return words };
+    words.extend(struct_words("queue pair", QUEUE_PAIR, size_of::<QpShared>(), qp_offset(index)));
     let cq_index = qp.recv_cq.load(Ordering::Relaxed) as usize;
-    words.extend(struct_words("completion queue", COMPLETION_QUEUE, size_of::<CqShared>(), cq_at(cq_index)));
-    if let Some(cq) = map.get::<CqShared>(cq_at(cq_index))
+    words.extend(struct_words(
+        "completion queue",
+        COMPLETION_QUEUE,
+        size_of::<CqShared>(),
+        cq_offset(cq_index),
+    ));
+    if let Some(cq) = map.get::<CqShared>(cq_offset(cq_index))
         && let Some(channel) = (cq.channel.load(Ordering::Relaxed) as usize).checked_sub(1)
     {
-        words.extend(struct_words("channel", CHANNEL, size_of::<ChannelShared>(), channel_at(channel)));
+        words.extend(struct_words("channel", CHANNEL, size_of::<ChannelShared>(), channel_offset(channel)));
     }
     let word = |at: &AtomicU64| at.load(Ordering::Relaxed);
     words.extend(slot_words("completion ring", word(&qp.comp_ring), comp::STRIDE, completion_word_name));
     match (qp.srq.load(Ordering::Relaxed) as usize)
         .checked_sub(1)
-        .map(|i| (i, map.get::<SrqShared>(srq_at(i))))
+        .map(|i| (i, map.get::<SrqShared>(srq_offset(i))))
     {
         Some((i, Some(srq))) => {
             let stride = srq.stride.load(Ordering::Relaxed).into();
-            words.extend(struct_words("shared queue", SHARED_QUEUE, size_of::<SrqShared>(), srq_at(i)));
+            words.extend(struct_words("shared queue", SHARED_QUEUE, size_of::<SrqShared>(), srq_offset(i)));
             words.extend(slot_words("shared queue ring", word(&srq.ring), 8, |_| "entry"));
             words.extend(slot_words("shared queue store", word(&srq.store), stride, receive_word_name));
         }

@@ -265,10 +265,10 @@ impl PolledCq {
     /// Whether more completions are queued than the queue has entries.
     #[inline]
     fn is_overrun(&self, state: &PollState) -> bool {
-        self.completions.may_overrun() && self.has_too_many(state)
+        self.completions.may_overrun() && self.has_taken_too_many(state)
     }
 
-    fn has_too_many(&self, state: &PollState) -> bool {
+    fn has_taken_too_many(&self, state: &PollState) -> bool {
         self.completions.is_overrun_with(self.received(state))
     }
 

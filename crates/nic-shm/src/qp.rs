@@ -8,7 +8,7 @@ use verbs::{AsyncEvent, QpCap, Result, SendWr, Wc};
 use crate::connection::Connection;
 use crate::memory::allocator::Ring;
 use crate::memory::atomic_lock;
-use crate::memory::layout::{QpShared, qp_at};
+use crate::memory::layout::{QpShared, qp_offset};
 use crate::memory::segment::SharedRef;
 use crate::queues::completions::Completions;
 use crate::queues::receives::SharedReceives;
@@ -49,7 +49,7 @@ impl QpInner {
         let QpParams { pd, cap, signal_all, reported_qp_num, send, recv, srq } = params;
         let (receiving, rings) = RecvHalf::new(&device.memory, &cap, recv, srq)?;
         let number = device.indices.lock().qp.alloc()?;
-        let words: SharedRef<QpShared> = SharedRef::new(&device.table.map, qp_at(number.index))?;
+        let words: SharedRef<QpShared> = SharedRef::new(&device.table.map, qp_offset(number.index))?;
         words.pd.store(pd, Ordering::Relaxed);
         receiving.publish_layout(&words, &rings);
         words.reset_for_generation(number.generation);

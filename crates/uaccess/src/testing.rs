@@ -22,7 +22,7 @@ impl Pages {
         Self::map(count, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, None)
     }
 
-    /// A shared mapping of a new file of this length.
+    /// A shared mapping of a new file of this many pages.
     pub(crate) fn map_new_file(count: usize) -> Self {
         // SAFETY: a new descriptor.
         let file = unsafe { File::from_raw_fd(libc::memfd_create(c"pages".as_ptr(), 0)) };

@@ -48,7 +48,10 @@ fn connect_through(a: &Endpoint, b: &Endpoint, addr: SocketAddr) {
 /// For port 0 the device chooses a port, a different one each time.
 pub(crate) fn port_zero_chooses_a_free_port(env: &Env) {
     let cm = env.b.create_cm().expect("a channel");
-    let (one, two) = (cm.listen(env.addr(), 1).expect("one"), cm.listen(env.addr(), 1).expect("two"));
+    let (one, two) = (
+        cm.listen(env.addr(), 1).expect("a first listener"),
+        cm.listen(env.addr(), 1).expect("a second listener"),
+    );
     assert_ne!(one.addr().port(), 0);
     assert_ne!(one.addr().port(), two.addr().port());
     assert_eq!(one.addr().ip(), env.addr().ip());

@@ -136,6 +136,6 @@ pub(crate) fn request_to_destroyed_peer_memory_fails(env: &Env) {
     expect_success(a.next_sent(), 1, WcOpcode::Write);
     drop(host);
     a.post(&SendWr::new(2, SendOp::Write(remote), &[a.host.sge(0, 8)]));
-    crate::harness::check::failed(a.next_sent(), 2, verbs::WcStatus::RemAccessErr);
+    crate::harness::check::expect_failure(a.next_sent(), 2, verbs::WcStatus::RemAccessErr);
     drop(qp);
 }

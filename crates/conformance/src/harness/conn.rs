@@ -136,7 +136,7 @@ impl Endpoint {
     #[track_caller]
     pub(crate) fn expect_sends_flushed(&self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {
-            super::check::failed(self.next_sent(), id, WcStatus::WrFlushErr);
+            super::check::expect_failure(self.next_sent(), id, WcStatus::WrFlushErr);
         }
     }
 
@@ -144,7 +144,7 @@ impl Endpoint {
     #[track_caller]
     pub(crate) fn expect_receives_flushed(&self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {
-            super::check::failed(self.next_received(), id, WcStatus::WrFlushErr);
+            super::check::expect_failure(self.next_received(), id, WcStatus::WrFlushErr);
         }
     }
 }
@@ -170,17 +170,17 @@ pub(crate) struct Conn {
 impl Conn {
     #[track_caller]
     pub(crate) fn new(env: &Env) -> Self {
-        Self::with(env, &Setup::default())
+        Self::with_setup(env, &Setup::default())
     }
 
     /// With NIC memory as well, if the device has any.
     #[track_caller]
     pub(crate) fn with_nic(env: &Env) -> Self {
-        Self::with(env, &Setup { nic: true, ..Setup::default() })
+        Self::with_setup(env, &Setup { nic: true, ..Setup::default() })
     }
 
     #[track_caller]
-    pub(crate) fn with(env: &Env, setup: &Setup) -> Self {
+    pub(crate) fn with_setup(env: &Env, setup: &Setup) -> Self {
         let conn = Self { a: Endpoint::new(env, &env.a, setup), b: Endpoint::new(env, &env.b, setup) };
         connect(env, &conn.a, &conn.b, setup);
         conn
@@ -197,8 +197,8 @@ impl Conn {
         for (from, to) in [(&self.a, &self.b), (&self.b, &self.a)] {
             to.post_recv(901, &[to.host.sge(0, 64)]);
             from.post(&SendWr::new(902, verbs::SendOp::Send, &[from.host.sge(64, 64)]));
-            super::check::ok(from.next_sent(), 902, verbs::WcOpcode::Send);
-            super::check::ok(to.next_received(), 901, verbs::WcOpcode::Recv);
+            super::check::expect_success(from.next_sent(), 902, verbs::WcOpcode::Send);
+            super::check::expect_success(to.next_received(), 901, verbs::WcOpcode::Recv);
         }
     }
 }

@@ -233,7 +233,7 @@ pub(crate) fn atomics_beyond_the_limit_are_held_back(env: &Env) {
     for param in [&mut setup.a, &mut setup.b] {
         (param.initiator_depth, param.responder_resources) = (1, 1);
     }
-    let c = Conn::with(env, &setup);
+    let c = Conn::with_setup(env, &setup);
     if !is_supported_or_refused(env, &c, &c.b.host) {
         return;
     }

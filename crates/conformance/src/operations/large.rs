@@ -96,7 +96,7 @@ pub(crate) fn a_large_message_out_of_bounds(env: &Env) {
     let far = far.expect("a region");
     near.buf().fill(1);
     a.post(&SendWr::new(1, SendOp::Write(far.remote(1)), &[near.sge(0, len as u32)]));
-    crate::harness::check::failed(a.next_sent(), 1, verbs::WcStatus::RemAccessErr);
+    crate::harness::check::expect_failure(a.next_sent(), 1, verbs::WcStatus::RemAccessErr);
     for at in (0..len).step_by(CHUNK) {
         let got = far.buf().to_vec(at..len.min(at + CHUNK)).expect("inside");
         assert!(got.iter().all(|&b| b == 0), "something was written at {at} or behind");
@@ -105,7 +105,7 @@ pub(crate) fn a_large_message_out_of_bounds(env: &Env) {
 
 /// Large messages in sequence, with small ones between them, stay in order.
 pub(crate) fn large_and_small_in_order(env: &Env) {
-    let c = crate::harness::conn::Conn::with(env, &Setup { len: 8 << 20, ..Setup::default() });
+    let c = crate::harness::conn::Conn::with_setup(env, &Setup { len: 8 << 20, ..Setup::default() });
     fill(c.a.host.buf(), 5);
     let remote = c.b.host.remote(0);
     for i in 0..8 {

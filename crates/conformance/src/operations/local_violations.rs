@@ -10,7 +10,7 @@ use verbs::{Access, MemoryKind, Mr, SendOp, SendWr, Sge, WcOpcode, WcStatus};
 fn operations(env: &Env, c: &Conn) -> Vec<SendOp> {
     let remote = c.b.host.remote(1024);
     let mut ops: Vec<SendOp> =
-        Op::offered(env, MemoryKind::Host).into_iter().map(|op| op.on(remote)).collect();
+        Op::supported(env, MemoryKind::Host).into_iter().map(|op| op.to_send_op(remote)).collect();
     ops.extend([SendOp::Send, SendOp::SendImm(3), SendOp::SendInv(c.b.host.rkey())]);
     ops
 }

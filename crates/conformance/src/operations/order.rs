@@ -12,7 +12,7 @@ fn write_with_bad_rkey(c: &Conn) -> SendOp {
 
 /// Sends, writes and reads of very different sizes complete in the order of posting.
 pub(crate) fn completions_come_in_order(env: &Env) {
-    let c = Conn::with(env, &crate::harness::conn::Setup { len: 1 << 20, ..Default::default() });
+    let c = Conn::with_setup(env, &crate::harness::conn::Setup { len: 1 << 20, ..Default::default() });
     let remote = c.b.host.remote(0);
     for round in 0..8 {
         c.b.post_recv(round, &[c.b.host.sge(0, 1 << 20)]);

@@ -1,7 +1,7 @@
 //! Every operation between every combination of host and NIC memory.
 
-use super::read::read_on;
-use super::write::write_on;
+use super::read::check_read;
+use super::write::check_write;
 use crate::Env;
 use crate::harness::check::{Shadow, expect_success};
 use crate::harness::conn::Conn;
@@ -41,7 +41,7 @@ pub(crate) fn sends_between_memory_kinds(env: &Env) {
 pub(crate) fn writes_between_memory_kinds(env: &Env) {
     let c = Conn::with_nic(env);
     for (near, far) in c.placements() {
-        CASES.into_iter().for_each(|(len, at)| write_on(&c, near, far, len, at));
+        CASES.into_iter().for_each(|(len, at)| check_write(&c, near, far, len, at));
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn writes_with_immediate_between_memory_kinds(env: &Env) {
 pub(crate) fn reads_between_memory_kinds(env: &Env) {
     let c = Conn::with_nic(env);
     for (near, far) in c.placements() {
-        CASES.into_iter().for_each(|(len, at)| read_on(&c, near, far, len, at));
+        CASES.into_iter().for_each(|(len, at)| check_read(&c, near, far, len, at));
     }
 }
 

@@ -11,12 +11,12 @@ use host::Rng;
 use verbs::{AtomicCap, Data, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode};
 
 /// Bytes that peers access.
-const OPEN: usize = 4096;
-/// Result and receive slots: their number and their size; they follow [`OPEN`].
+const REMOTE_LEN: usize = 4096;
+/// Result and receive slots: their number and their size; they follow [`REMOTE_LEN`].
 const SLOTS: usize = 16;
 const SLOT: usize = 512;
 /// Start of the source data, behind the slots.
-const SOURCE: usize = OPEN + SLOTS * SLOT;
+const SOURCE: usize = REMOTE_LEN + SLOTS * SLOT;
 /// Total size of each end's memory in bytes.
 const TOTAL: usize = SOURCE + 4096;
 
@@ -57,7 +57,7 @@ impl Batch<'_> {
     }
 
     /// Random source elements and their bytes.
-    fn source(&mut self, max: usize) -> (Vec<Sge>, Vec<u8>) {
+    fn random_source(&mut self, max: usize) -> (Vec<Sge>, Vec<u8>) {
         let (mut sges, mut bytes) = (Vec::new(), Vec::new());
         for _ in 0..self.rng.index(self.near.qp.init().cap.max_send_sge as usize + 1) {
             let len = self.rng.index((max - bytes.len()).min(300) + 1);
@@ -86,21 +86,21 @@ impl Batch<'_> {
         self.post(id, op, opcode, if inline { Data::Inline(bytes) } else { Data::Sges(sges) }, last);
     }
 
-    fn target(&mut self, len: usize) -> usize {
-        self.rng.index(OPEN - len + 1)
+    fn random_target(&mut self, len: usize) -> usize {
+        self.rng.index(REMOTE_LEN - len + 1)
     }
 
     fn write(&mut self, id: u64, last: bool) {
-        let (sges, bytes) = self.source(OPEN);
-        let at = self.target(bytes.len());
+        let (sges, bytes) = self.random_source(REMOTE_LEN);
+        let at = self.random_target(bytes.len());
         let op = SendOp::Write(self.far.host.remote(at as u64));
         self.post_bytes(id, op, WcOpcode::Write, &sges, &bytes, last);
         self.far_model[at..at + bytes.len()].copy_from_slice(&bytes);
     }
 
     fn write_imm(&mut self, id: u64, last: bool) {
-        let (sges, bytes) = self.source(OPEN);
-        let (at, imm) = (self.target(bytes.len()), self.rng.next_u64() as u32);
+        let (sges, bytes) = self.random_source(REMOTE_LEN);
+        let (at, imm) = (self.random_target(bytes.len()), self.rng.next_u64() as u32);
         self.far.post_recv(id, &[]);
         let op = SendOp::WriteImm(self.far.host.remote(at as u64), imm);
         self.post_bytes(id, op, WcOpcode::Write, &sges, &bytes, last);
@@ -109,8 +109,8 @@ impl Batch<'_> {
     }
 
     fn send(&mut self, id: u64, last: bool) {
-        let (sges, bytes) = self.source(SLOT);
-        let at = OPEN + self.receives * SLOT;
+        let (sges, bytes) = self.random_source(SLOT);
+        let at = REMOTE_LEN + self.receives * SLOT;
         self.receives += 1;
         let imm = self.rng.one_in(2).then(|| self.rng.next_u64() as u32);
         let first = self.rng.index(bytes.len() + 1);
@@ -134,7 +134,7 @@ impl Batch<'_> {
 
     /// Posts a request that fetches `bytes`; always signaled, because the next batch reuses the slot.
     fn fetch(&mut self, id: u64, op: SendOp, opcode: WcOpcode, bytes: &[u8]) {
-        let at = OPEN + self.results * SLOT;
+        let at = REMOTE_LEN + self.results * SLOT;
         self.results += 1;
         self.post(id, op, opcode, Data::Sges(&[self.near.host.sge(at as u64, bytes.len() as u32)]), true);
         self.near_model[at..at + bytes.len()].copy_from_slice(bytes);
@@ -143,13 +143,13 @@ impl Batch<'_> {
 
     fn read(&mut self, id: u64) {
         let len = self.rng.index(SLOT + 1);
-        let at = self.target(len);
+        let at = self.random_target(len);
         let bytes = self.far_model[at..at + len].to_vec();
         self.fetch(id, SendOp::Read(self.far.host.remote(at as u64)), WcOpcode::Read, &bytes);
     }
 
     fn word(&mut self) -> (usize, u64) {
-        let at = self.rng.index(OPEN / 8) * 8;
+        let at = self.rng.index(REMOTE_LEN / 8) * 8;
         (at, u64::from_ne_bytes(self.far_model[at..at + 8].try_into().expect("eight bytes")))
     }
 
@@ -174,10 +174,10 @@ impl Batch<'_> {
 
     fn check_completions(&mut self) {
         for &(id, opcode) in &self.want_sent {
-            crate::harness::check::ok(self.near.next_sent(), id, opcode);
+            crate::harness::check::expect_success(self.near.next_sent(), id, opcode);
         }
         for &(id, opcode, len, imm) in &self.want_received {
-            let wc: Wc = crate::harness::check::ok(self.far.next_received(), id, opcode);
+            let wc: Wc = crate::harness::check::expect_success(self.far.next_received(), id, opcode);
             assert_eq!((wc.byte_len, wc.imm, wc.qp_num), (len, imm, self.far.qp.num()), "{wc:?}");
         }
         assert_eq!(self.near.send_cq.poll_one(), Ok(None), "one completion too many");
@@ -187,7 +187,7 @@ impl Batch<'_> {
 
 /// Runs `batches` batches from a seed.
 fn run_batches(env: &Env, seed: u64, batches: u64) {
-    let c = Conn::with(env, &crate::harness::conn::Setup { len: TOTAL, ..Default::default() });
+    let c = Conn::with_setup(env, &crate::harness::conn::Setup { len: TOTAL, ..Default::default() });
     let mut rng = Rng::new(seed);
     let mut models: Vec<Model> = vec![pattern(seed, TOTAL), pattern(seed + 1, TOTAL)];
     for (end, model) in [&c.a, &c.b].into_iter().zip(&models) {

@@ -6,7 +6,7 @@ use crate::harness::check::{Shadow, expect_success};
 use crate::harness::conn::{Conn, Setup};
 use verbs::{Access, Mr, SendFlags, SendOp, SendWr, Sge, WcOpcode};
 
-pub(crate) fn read_on(c: &Conn, near: &Mr, far: &Mr, len: usize, at: (usize, usize)) {
+pub(crate) fn check_read(c: &Conn, near: &Mr, far: &Mr, len: usize, at: (usize, usize)) {
     let mut sink = Shadow::new(near, 1);
     let source = Shadow::new(far, 2);
     c.a.post(&SendWr::new(5, SendOp::Read(far.remote(at.1 as u64)), &[near.sge(at.0 as u64, len as u32)]));
@@ -19,19 +19,19 @@ pub(crate) fn read_on(c: &Conn, near: &Mr, far: &Mr, len: usize, at: (usize, usi
 
 /// Every size is read completely, and no surrounding byte changes.
 pub(crate) fn every_size_arrives(env: &Env) {
-    let c = Conn::with(env, &Setup { len: ROOM, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { len: ROOM, ..Setup::default() });
     for len in SIZES {
-        read_on(&c, &c.a.host, &c.b.host, len, (64, 128));
+        check_read(&c, &c.a.host, &c.b.host, len, (64, 128));
     }
 }
 
 /// Every combination of small misalignments.
 pub(crate) fn every_alignment_arrives(env: &Env) {
-    let c = Conn::with(env, &Setup { len: 512, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { len: 512, ..Setup::default() });
     for near in 0..9 {
         for far in 0..9 {
             for len in [1, 8, 15, 64, 129] {
-                read_on(&c, &c.a.host, &c.b.host, len, (near + 1, far));
+                check_read(&c, &c.a.host, &c.b.host, len, (near + 1, far));
             }
         }
     }
@@ -39,17 +39,17 @@ pub(crate) fn every_alignment_arrives(env: &Env) {
 
 /// A read of 16 MiB returns every byte.
 pub(crate) fn sixteen_mebibytes_arrive(env: &Env) {
-    let c = Conn::with(env, &Setup { len: (16 << 20) + 64, ..Setup::default() });
-    read_on(&c, &c.a.host, &c.b.host, (16 << 20) + 5, (3, 7));
+    let c = Conn::with_setup(env, &Setup { len: (16 << 20) + 64, ..Setup::default() });
+    check_read(&c, &c.a.host, &c.b.host, (16 << 20) + 5, (3, 7));
 }
 
 /// The first and the last byte of a region can be read.
 pub(crate) fn the_whole_region_can_be_read(env: &Env) {
     let c = Conn::new(env);
     let len = c.b.host.buf().len();
-    read_on(&c, &c.a.host, &c.b.host, len, (0, 0));
-    read_on(&c, &c.a.host, &c.b.host, 1, (0, len - 1));
-    read_on(&c, &c.a.host, &c.b.host, 1, (len - 1, 0));
+    check_read(&c, &c.a.host, &c.b.host, len, (0, 0));
+    check_read(&c, &c.a.host, &c.b.host, 1, (0, len - 1));
+    check_read(&c, &c.a.host, &c.b.host, 1, (len - 1, 0));
 }
 
 /// Read data may be scattered, also to zero-length elements.
@@ -85,12 +85,12 @@ pub(crate) fn empty_reads_succeed(env: &Env) {
 pub(crate) fn read_needs_remote_read_only(env: &Env) {
     let c = Conn::new(env);
     let far = c.b.pd.reg_mr(c.b.host.buf(), Access::REMOTE_READ).expect("a region to read");
-    read_on(&c, &c.a.host, &far, 100, (0, 0));
+    check_read(&c, &c.a.host, &far, 100, (0, 0));
 }
 
 /// A read sees the writes that were posted before it (IBA 9.5: no fence is needed for that order).
 pub(crate) fn a_read_sees_earlier_writes(env: &Env) {
-    let c = Conn::with(env, &Setup { len: ROOM, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { len: ROOM, ..Setup::default() });
     for (i, len) in SIZES.into_iter().filter(|&l| l <= ROOM / 2 && l > 0).enumerate() {
         let mut near = Shadow::new(&c.a.host, i as u64);
         let (from, to) = ([c.a.host.sge(0, len as u32)], [c.a.host.sge((ROOM / 2) as u64, len as u32)]);
@@ -124,7 +124,7 @@ pub(crate) fn reads_beyond_the_limit_are_held_back(env: &Env) {
     for param in [&mut setup.a, &mut setup.b] {
         (param.initiator_depth, param.responder_resources) = (1, 1);
     }
-    let c = Conn::with(env, &setup);
+    let c = Conn::with_setup(env, &setup);
     let far = Shadow::new(&c.b.host, 1);
     for i in 0..64 {
         c.a.post(&SendWr::new(i, SendOp::Read(c.b.host.remote(i * 100)), &[c.a.host.sge(i * 100, 100)]));
@@ -161,6 +161,6 @@ pub(crate) fn read_completes_without_peer_calls(env: &Env) {
         c.a.post(&SendWr::new(i, SendOp::Read(c.b.host.remote(0)), &[c.a.host.sge(0, 8)]));
         expect_success(c.a.next_sent(), i, WcOpcode::Read);
     }
-    assert!(c.b.recv_cq.poll_one().expect("alive").is_none());
-    assert!(c.b.send_cq.poll_one().expect("alive").is_none());
+    assert!(c.b.recv_cq.poll_one().expect("no overrun").is_none());
+    assert!(c.b.send_cq.poll_one().expect("no overrun").is_none());
 }

@@ -236,7 +236,7 @@ pub(crate) fn address_of_other_memory_kind_fails(env: &Env) {
 /// packet.)
 pub(crate) fn long_message_is_checked_before_it_is_written(env: &Env) {
     for read in [false, true] {
-        let c = Conn::with(env, &Setup { len: 1 << 20, ..Setup::default() });
+        let c = Conn::with_setup(env, &Setup { len: 1 << 20, ..Setup::default() });
         let (near, far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
         let remote = c.b.host.remote(1);
         let op = if read { SendOp::Read(remote) } else { SendOp::Write(remote) };

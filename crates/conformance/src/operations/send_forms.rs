@@ -130,7 +130,7 @@ pub(crate) fn inline_data_of_waiting_send_is_a_copy(env: &Env) {
 
 /// One byte more than the queue pair's limit is refused by the call, and nothing is posted.
 pub(crate) fn too_much_inline_data_is_refused(env: &Env) {
-    let c = Conn::with(env, &Setup { cap: QpCap { max_inline: 16, ..CAP }, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { cap: QpCap { max_inline: 16, ..CAP }, ..Setup::default() });
     // A device may round the queue pair's limit up, as ibv_create_qp(3) allows, but not above its own.
     let over = env.a.attr().max_inline as usize + 1;
     let refusal = c.a.qp.post_send(&SendWr::inline(1, SendOp::Send, &vec![1; over]));
@@ -174,7 +174,7 @@ pub(crate) fn unsignaled_sends_have_no_completion(env: &Env) {
 
 /// With `sq_sig_all` every request has a completion, whatever its flags (ibv_create_qp(3)).
 pub(crate) fn sq_sig_all_signals_everything(env: &Env) {
-    let c = Conn::with(env, &Setup { sq_sig_all: true, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { sq_sig_all: true, ..Setup::default() });
     for i in 0..4 {
         c.b.post_recv(i, &[c.b.host.sge(0, 8)]);
         c.a.post(&SendWr::new(i, SendOp::Send, &[c.a.host.sge(0, 8)]).unsignaled());

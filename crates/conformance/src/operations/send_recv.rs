@@ -12,12 +12,12 @@ pub(crate) const SIZES: [usize; 16] =
 /// A region that holds the largest of [`SIZES`] at any small offset.
 pub(crate) const ROOM: usize = 72 << 10;
 
-fn send_of(env: &Env, len: usize, near_at: usize, far_at: usize, room: usize) {
-    let c = Conn::with(env, &Setup { len: room, ..Setup::default() });
-    send_on(&c, len, near_at, far_at);
+fn check_send_in_new_conn(env: &Env, len: usize, near_at: usize, far_at: usize, room: usize) {
+    let c = Conn::with_setup(env, &Setup { len: room, ..Setup::default() });
+    check_send(&c, len, near_at, far_at);
 }
 
-fn send_on(c: &Conn, len: usize, near_at: usize, far_at: usize) {
+fn check_send(c: &Conn, len: usize, near_at: usize, far_at: usize) {
     let near = Shadow::new(&c.a.host, 1);
     let mut far = Shadow::new(&c.b.host, 2);
     c.b.post_recv(7, &[c.b.host.sge(far_at as u64, len as u32)]);
@@ -34,32 +34,32 @@ fn send_on(c: &Conn, len: usize, near_at: usize, far_at: usize) {
 
 /// Goal: every size arrives completely, and no surrounding byte changes. Method: compare all of both regions.
 pub(crate) fn every_size_arrives(env: &Env) {
-    let c = Conn::with(env, &Setup { len: ROOM, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { len: ROOM, ..Setup::default() });
     for len in SIZES {
-        send_on(&c, len, 64, 128);
+        check_send(&c, len, 64, 128);
     }
 }
 
 /// A send arrives from and at odd addresses.
 pub(crate) fn odd_addresses_arrive(env: &Env) {
-    let c = Conn::with(env, &Setup { len: ROOM, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { len: ROOM, ..Setup::default() });
     for (i, len) in SIZES.into_iter().enumerate() {
-        send_on(&c, len, 1 + i % 9, 3 + i % 13);
+        check_send(&c, len, 1 + i % 9, 3 + i % 13);
     }
 }
 
 /// 1 MiB, and one byte less and more.
 pub(crate) fn a_mebibyte_arrives(env: &Env) {
     for len in [(1 << 20) - 1, 1 << 20, (1 << 20) + 1] {
-        send_of(env, len, 5, 11, (1 << 20) + 64);
+        check_send_in_new_conn(env, len, 5, 11, (1 << 20) + 64);
     }
 }
 
 /// 16 MiB, aligned and not.
 pub(crate) fn sixteen_mebibytes_arrive(env: &Env) {
-    let c = Conn::with(env, &Setup { len: (16 << 20) + 64, ..Setup::default() });
-    send_on(&c, 16 << 20, 0, 0);
-    send_on(&c, (16 << 20) - 3, 1, 6);
+    let c = Conn::with_setup(env, &Setup { len: (16 << 20) + 64, ..Setup::default() });
+    check_send(&c, 16 << 20, 0, 0);
+    check_send(&c, (16 << 20) - 3, 1, 6);
 }
 
 /// The accepting side can send, too.

@@ -6,7 +6,7 @@ use crate::harness::check::{Shadow, expect_success, pattern};
 use crate::harness::conn::{Conn, Setup};
 use verbs::{DmAccess, MemoryKind, Mr, SendOp, SendWr, Sge, WcOpcode, WriteOrder};
 
-pub(crate) fn write_on(c: &Conn, near: &Mr, far: &Mr, len: usize, at: (usize, usize)) {
+pub(crate) fn check_write(c: &Conn, near: &Mr, far: &Mr, len: usize, at: (usize, usize)) {
     let source = Shadow::new(near, 1);
     let mut target = Shadow::new(far, 2);
     let wr_sge = [near.sge(at.0 as u64, len as u32)];
@@ -20,21 +20,21 @@ pub(crate) fn write_on(c: &Conn, near: &Mr, far: &Mr, len: usize, at: (usize, us
 
 /// Every size arrives completely, no surrounding byte changes, and no receive is consumed.
 pub(crate) fn every_size_arrives(env: &Env) {
-    let c = Conn::with(env, &Setup { len: ROOM, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { len: ROOM, ..Setup::default() });
     c.b.post_recv(1, &[]);
     for len in SIZES {
-        write_on(&c, &c.a.host, &c.b.host, len, (64, 128));
+        check_write(&c, &c.a.host, &c.b.host, len, (64, 128));
     }
     env.waiter.no_completion(&c.b.recv_cq, "a write consumes no receive");
 }
 
 /// Every combination of small misalignments.
 pub(crate) fn every_alignment_arrives(env: &Env) {
-    let c = Conn::with(env, &Setup { len: 512, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { len: 512, ..Setup::default() });
     for near in 0..9 {
         for far in 0..9 {
             for len in [1, 8, 15, 64, 129] {
-                write_on(&c, &c.a.host, &c.b.host, len, (near, far + 1));
+                check_write(&c, &c.a.host, &c.b.host, len, (near, far + 1));
             }
         }
     }
@@ -42,17 +42,17 @@ pub(crate) fn every_alignment_arrives(env: &Env) {
 
 /// A write of 16 MiB delivers every byte.
 pub(crate) fn sixteen_mebibytes_arrive(env: &Env) {
-    let c = Conn::with(env, &Setup { len: (16 << 20) + 64, ..Setup::default() });
-    write_on(&c, &c.a.host, &c.b.host, (16 << 20) + 5, (3, 7));
+    let c = Conn::with_setup(env, &Setup { len: (16 << 20) + 64, ..Setup::default() });
+    check_write(&c, &c.a.host, &c.b.host, (16 << 20) + 5, (3, 7));
 }
 
 /// The first and the last byte of a region can be written.
 pub(crate) fn the_whole_region_can_be_written(env: &Env) {
     let c = Conn::new(env);
     let len = c.b.host.buf().len();
-    write_on(&c, &c.a.host, &c.b.host, len, (0, 0));
-    write_on(&c, &c.a.host, &c.b.host, 1, (0, len - 1));
-    write_on(&c, &c.a.host, &c.b.host, 1, (len - 1, 0));
+    check_write(&c, &c.a.host, &c.b.host, len, (0, 0));
+    check_write(&c, &c.a.host, &c.b.host, 1, (0, len - 1));
+    check_write(&c, &c.a.host, &c.b.host, 1, (len - 1, 0));
 }
 
 /// Elements are gathered in order, including zero-length ones.
@@ -127,7 +127,7 @@ pub(crate) fn completed_write_is_visible_at_target(env: &Env) {
 /// Write with immediate: the data is visible when the receive completes, with the bytes written (IBA 11.4.2.1), and the
 /// receive's own memory is unchanged.
 pub(crate) fn write_with_immediate_delivers(env: &Env) {
-    let c = Conn::with(env, &Setup { len: ROOM, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { len: ROOM, ..Setup::default() });
     for (i, len) in SIZES.into_iter().enumerate() {
         let near = Shadow::new(&c.a.host, i as u64);
         let mut far = Shadow::new(&c.b.host, 200 + i as u64);
@@ -178,7 +178,7 @@ pub(crate) fn write_with_immediate_inline(env: &Env) {
 
 /// A plain write followed by a send: when the receive completes, the write's data is visible (IBA 9.5).
 pub(crate) fn send_completion_implies_earlier_writes(env: &Env) {
-    let c = Conn::with(env, &Setup { len: 1 << 20, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { len: 1 << 20, ..Setup::default() });
     for round in 0..8 {
         let near = Shadow::new(&c.a.host, round);
         c.b.post_recv(1, &[]);
@@ -221,7 +221,7 @@ pub(crate) fn both_directions_at_once(env: &Env) {
 /// If the attributes guarantee an order, a poller that sees the last byte of a write sees all of it, and all earlier
 /// writes.
 pub(crate) fn visible_last_byte_implies_whole_write(env: &Env) {
-    let c = Conn::with(env, &Setup { len: 1 << 20, nic: true, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { len: 1 << 20, nic: true, ..Setup::default() });
     for far in c.b.regions().filter(|far| can_poll(env, far)) {
         for (round, len) in [1, 8, 4095, 4096, 100_001, 1 << 19].into_iter().enumerate() {
             let (source, before) = (pattern(round as u64 + 1, len), pattern(round as u64 + 50, 64));

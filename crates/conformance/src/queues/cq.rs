@@ -31,7 +31,7 @@ pub(crate) fn poll_accepts_slices_of_any_size(env: &Env) {
         while got.len() < 60 {
             let mut wcs = vec![Wc::default(); slice];
             let n = env.waiter.until("completion", || {
-                let n = c.a.send_cq.poll(&mut wcs).expect("alive");
+                let n = c.a.send_cq.poll(&mut wcs).expect("no overrun");
                 (n > 0).then_some(n)
             });
             assert!(n <= slice);
@@ -47,7 +47,7 @@ pub(crate) fn poll_leaves_rest_of_slice_unchanged(env: &Env) {
     writes(&c, 0..1);
     let canary = Wc { wr_id: 0xabcd, byte_len: 77, imm: Some(1), ..Wc::default() };
     let mut wcs = [canary; 4];
-    env.waiter.until("completion", || (c.a.send_cq.poll(&mut wcs).expect("alive") == 1).then_some(()));
+    env.waiter.until("completion", || (c.a.send_cq.poll(&mut wcs).expect("no overrun") == 1).then_some(()));
     assert_eq!(wcs[1..], [canary; 3]);
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn sends_and_receives_complete_on_their_queues(env: &Env) {
 
 /// The ring of a queue wraps many times without losing or repeating a completion.
 pub(crate) fn cq_ring_wraps_without_loss(env: &Env) {
-    let c = Conn::with(env, &Setup { cqe: 16, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { cqe: 16, ..Setup::default() });
     let mut next = 0;
     for round in 0..500_u64 {
         let burst = 1 + round % 15;

@@ -31,7 +31,7 @@ fn small(depth: u32) -> Setup {
 /// allows; its error then reports that depth.)
 pub(crate) fn post_send_to_full_queue_is_refused(env: &Env) {
     for asked in [1, 3, 16] {
-        let c = Conn::with(env, &small(asked));
+        let c = Conn::with_setup(env, &small(asked));
         let data = [c.a.host.sge(0, 8)];
         let depth = fill(&c.a, "send", asked, |i| c.a.qp.post_send(&SendWr::new(i, SendOp::Send, &data)));
         let more = c.a.qp.post_send(&SendWr::new(99, SendOp::Send, &data));
@@ -48,7 +48,7 @@ pub(crate) fn post_send_to_full_queue_is_refused(env: &Env) {
 
 /// A slot is freed when its completion is polled, not before (ibv_post_send(3), ibv_poll_cq(3)).
 pub(crate) fn polling_frees_slots(env: &Env) {
-    let c = Conn::with(env, &small(8));
+    let c = Conn::with_setup(env, &small(8));
     let data = [c.a.host.sge(0, 8)];
     let write = |i| SendWr::new(i, SendOp::Write(c.b.host.remote(0)), &data);
     let depth = u64::from(fill(&c.a, "send", 8, |i| c.a.qp.post_send(&write(i))));
@@ -62,7 +62,7 @@ pub(crate) fn polling_frees_slots(env: &Env) {
 
 /// A list longer than the queue is posted as far as it fits.
 pub(crate) fn list_longer_than_the_queue_is_posted_until_full(env: &Env) {
-    let c = Conn::with(env, &small(8));
+    let c = Conn::with_setup(env, &small(8));
     let data = [c.a.host.sge(0, 8)];
     let op = SendOp::Write(c.b.host.remote(0));
     let depth = u64::from(fill(&c.a, "send", 8, |i| c.a.qp.post_send(&SendWr::new(i, op, &data))));
@@ -80,7 +80,7 @@ pub(crate) fn list_longer_than_the_queue_is_posted_until_full(env: &Env) {
 
 /// The slot of an unsignaled request is freed when the completion of a later signaled one is polled.
 pub(crate) fn unsignaled_slots_are_freed_together(env: &Env) {
-    let c = Conn::with(env, &small(8));
+    let c = Conn::with_setup(env, &small(8));
     let data = [c.a.host.sge(0, 8)];
     let write = |i| SendWr::new(i, SendOp::Write(c.b.host.remote(0)), &data);
     let depth = u64::from(fill(&c.a, "send", 8, |i| c.a.qp.post_send(&write(i))));
@@ -101,7 +101,7 @@ pub(crate) fn unsignaled_slots_are_freed_together(env: &Env) {
 /// A full receive queue refuses receives; polling a consumed one makes room.
 pub(crate) fn post_recv_to_full_queue_is_refused(env: &Env) {
     for asked in [1, 5] {
-        let c = Conn::with(env, &small(asked));
+        let c = Conn::with_setup(env, &small(asked));
         let room = [c.b.host.sge(0, 8)];
         let depth = fill(&c.b, "receive", asked, |i| c.b.qp.post_recv(&RecvWr::new(i, &room)));
         for i in 0..u64::from(depth) * 3 {
@@ -122,7 +122,7 @@ pub(crate) fn unconnected_receive_queue_fills(env: &Env) {
 
 /// Flushed requests occupy their slots until they are polled, too: the queue cannot overrun by flushing.
 pub(crate) fn queues_fill_in_the_error_state(env: &Env) {
-    let c = Conn::with(env, &small(4));
+    let c = Conn::with_setup(env, &small(4));
     c.a.qp.to_error();
     let data = [c.a.host.sge(0, 8)];
     let depth = fill(&c.a, "send", 4, |i| c.a.qp.post_send(&SendWr::new(i, SendOp::Send, &data)));
@@ -150,7 +150,7 @@ pub(crate) fn too_many_pieces_are_refused(env: &Env) {
 pub(crate) fn maximum_number_of_pieces_works(env: &Env) {
     let max = env.a.attr().max_sge.min(env.b.attr().max_sge);
     let cap = QpCap { max_send_sge: max, max_recv_sge: max, ..CAP };
-    let c = Conn::with(env, &Setup { cap, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { cap, ..Setup::default() });
     let near = crate::harness::check::Shadow::new(&c.a.host, 1);
     let mut far = crate::harness::check::Shadow::new(&c.b.host, 2);
     let piece = |i: u32| (u64::from(i) * 17, 1 + i % 13);
@@ -173,7 +173,7 @@ pub(crate) fn message_beyond_device_limit_is_refused(env: &Env) {
     if pieces as u64 * u64::from(u32::MAX) <= max {
         // No request can be too long then; it fails for its range instead.
         c.a.post(&SendWr::new(1, SendOp::Write(c.b.host.remote(0)), &over));
-        crate::harness::check::failed(c.a.next_sent(), 1, verbs::WcStatus::LocProtErr);
+        crate::harness::check::expect_failure(c.a.next_sent(), 1, verbs::WcStatus::LocProtErr);
         return;
     }
     for op in [SendOp::Send, SendOp::Write(c.b.host.remote(0)), SendOp::Read(c.b.host.remote(0))] {
@@ -187,7 +187,7 @@ pub(crate) fn message_beyond_device_limit_is_refused(env: &Env) {
 /// asynchronous event, and its queue pairs have failed (IBA 11.6.3.1). Completions from before may or may not be
 /// pollable.
 pub(crate) fn overrun_of_send_cq_is_reported(env: &Env) {
-    let c = Conn::with(env, &Setup { cqe: 4, ..Setup::default() });
+    let c = Conn::with_setup(env, &Setup { cqe: 4, ..Setup::default() });
     let cqe = c.a.send_cq.cqe();
     assert!(cqe >= 4);
     let data = [c.a.host.sge(0, 8)];
@@ -234,7 +234,7 @@ pub(crate) fn overrun_of_recv_cq_is_reported(env: &Env) {
 /// A completion queue holds the reported number of entries.
 pub(crate) fn cq_holds_its_reported_entries(env: &Env) {
     for asked in [1, 7, 64] {
-        let c = Conn::with(env, &Setup { cqe: asked, ..Setup::default() });
+        let c = Conn::with_setup(env, &Setup { cqe: asked, ..Setup::default() });
         assert!(c.a.send_cq.cqe() >= asked);
         for round in 0..20 {
             for i in 0..u64::from(asked) {

@@ -232,7 +232,7 @@ pub(crate) fn arm_poll_sleep_misses_nothing(env: &Env) {
         while seen < sent {
             w.event();
             w.arm(false);
-            while w.c.b.recv_cq.poll_one().expect("alive").is_some() {
+            while w.c.b.recv_cq.poll_one().expect("no overrun").is_some() {
                 seen += 1;
             }
         }
@@ -254,7 +254,7 @@ pub(crate) fn notifying_writes_complete_as_writes(env: &Env) {
         a.host.buf().write(0, &crate::harness::check::pattern(7, 64)).expect("inside");
         for _ in 0..3 {
             a.post(&notifying);
-            crate::harness::check::ok(a.next_sent(), 2, verbs::WcOpcode::Write);
+            crate::harness::check::expect_success(a.next_sent(), 2, verbs::WcOpcode::Write);
         }
         let got = b.host.buf().to_vec(64..128).expect("inside");
         crate::harness::check::assert_same_bytes("written", &got, &crate::harness::check::pattern(7, 64));
@@ -263,7 +263,7 @@ pub(crate) fn notifying_writes_complete_as_writes(env: &Env) {
         assert!(matches!(refusal, Err(Error::Unsupported { .. })), "{refusal:?}");
         let refusal = a.qp.post_sends(&[plain, notifying, plain]);
         assert!(matches!(refusal, Err((1, Error::Unsupported { .. }))), "{refusal:?}");
-        crate::harness::check::ok(a.next_sent(), 1, verbs::WcOpcode::Write);
+        crate::harness::check::expect_success(a.next_sent(), 1, verbs::WcOpcode::Write);
     }
     w.no_event("a write completes nothing here");
     a.waiter.no_completion(&a.send_cq, "nothing else was posted");

@@ -215,7 +215,7 @@ pub(crate) fn many_queue_pairs_have_distinct_numbers(env: &Env) {
 /// Several connections with all their objects work on the same device.
 pub(crate) fn connections_share_a_device(env: &Env) {
     let conns: Vec<Conn> = (0..4).map(|_| Conn::new(env)).collect();
-    conns.iter().for_each(Conn::still_works);
+    conns.iter().for_each(Conn::check_traffic);
     let c = &conns[0];
     c.a.post(&SendWr::new(1, SendOp::Write(c.b.host.remote(0)), &[c.a.host.sge(0, 8)]));
     expect_success(c.a.next_sent(), 1, WcOpcode::Write);

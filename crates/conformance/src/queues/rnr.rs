@@ -73,7 +73,7 @@ pub(crate) fn requests_after_waiting_message_stay_in_order(env: &Env) {
 fn gives_up(env: &Env, rnr_retry: u8, op: fn(&Conn) -> SendOp) {
     let mut setup = Setup::default();
     (setup.a.rnr_retry, setup.b.rnr_retry) = (rnr_retry, rnr_retry);
-    let c = Conn::with(env, &setup);
+    let c = Conn::with_setup(env, &setup);
     c.a.post(&SendWr::new(1, op(&c), &[c.a.host.sge(0, 8)]));
     c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, 8)]).unsignaled());
     expect_failure(c.a.next_sent(), 1, WcStatus::RnrRetryExcErr);
@@ -96,7 +96,7 @@ pub(crate) fn few_rnr_retries_are_exhausted(env: &Env) {
 pub(crate) fn rnr_retry_limit_is_the_peers(env: &Env) {
     let mut setup = Setup::default();
     setup.b.rnr_retry = 0;
-    let c = Conn::with(env, &setup);
+    let c = Conn::with_setup(env, &setup);
     c.b.post(&SendWr::new(1, SendOp::Send, &[c.b.host.sge(0, 8)]));
     env.waiter.no_completion(&c.b.send_cq, "the other end retries for ever");
     c.a.post_recv(2, &[c.a.host.sge(0, 8)]);
@@ -141,7 +141,7 @@ pub(crate) fn own_retry_limit_overrides_peers(env: &Env) {
 pub(crate) fn rnr_pause_applies_between_retries(env: &Env) {
     let mut setup = Setup::default();
     setup.b.rnr_retry = 6;
-    let c = Conn::with(env, &setup);
+    let c = Conn::with_setup(env, &setup);
     match c.b.qp.set_rnr_pause(RNR_PAUSE_MAX) {
         Err(Error::Unsupported { .. }) => return,
         other => other.expect("a pause"),
@@ -190,7 +190,7 @@ pub(crate) fn full_completion_queue_is_not_rnr(env: &Env) {
 pub(crate) fn rnr_retry_zero_delivers_if_receive_is_posted(env: &Env) {
     let mut setup = Setup::default();
     (setup.a.rnr_retry, setup.b.rnr_retry) = (0, 0);
-    Conn::with(env, &setup).check_traffic();
+    Conn::with_setup(env, &setup).check_traffic();
 }
 
 /// Both ends wait for each other's receives at the same time.

@@ -8,13 +8,13 @@ use verbs::{
 };
 
 /// Connections from `a` to `b` that share `b`'s receives; all ends of `b` use one protection domain.
-struct Shared {
+struct SrqConns {
     srq: Srq,
     senders: Vec<Endpoint>,
     receivers: Vec<Endpoint>,
 }
 
-fn shared(env: &Env, init: SrqInit, count: usize) -> Option<Shared> {
+fn connect_to_srq(env: &Env, init: SrqInit, count: usize) -> Option<SrqConns> {
     let pd = env.b.alloc_pd().expect("a protection domain");
     if env.b.attr().max_srq == 0 {
         let refusal = pd.create_srq(init).expect_err("shared receive queues from a device without");
@@ -27,12 +27,12 @@ fn shared(env: &Env, init: SrqInit, count: usize) -> Option<Shared> {
         (0..count).map(|_| Endpoint::with_srq(env, &env.b, &setup, Some(&srq))).collect();
     let senders: Vec<Endpoint> = (0..count).map(|_| Endpoint::new(env, &env.a, &setup)).collect();
     senders.iter().zip(&receivers).for_each(|(a, b)| connect(env, a, b, &setup));
-    Some(Shared { srq, senders, receivers })
+    Some(SrqConns { srq, senders, receivers })
 }
 
 const INIT: SrqInit = SrqInit { max_wr: 64, max_sge: 2 };
 
-impl Shared {
+impl SrqConns {
     #[track_caller]
     fn post(&self, wr_id: u64, len: u32) {
         let room = [self.receivers[0].host.sge(wr_id * 64, len)];
@@ -50,7 +50,7 @@ impl Shared {
 /// Messages of two queue pairs consume the shared receives in the order of arrival; each completion names the queue
 /// pair that consumed the receive.
 pub(crate) fn two_queue_pairs_take_shared_receives(env: &Env) {
-    let Some(s) = shared(env, INIT, 2) else { return };
+    let Some(s) = connect_to_srq(env, INIT, 2) else { return };
     (0..20).for_each(|i| s.post(i, 64));
     for i in 0..20 {
         let from = (i % 3 % 2) as usize;
@@ -62,7 +62,7 @@ pub(crate) fn two_queue_pairs_take_shared_receives(env: &Env) {
 
 /// A message waits when the shared queue is empty, and takes the next receive that is posted.
 pub(crate) fn message_waits_for_shared_receive(env: &Env) {
-    let Some(s) = shared(env, INIT, 2) else { return };
+    let Some(s) = connect_to_srq(env, INIT, 2) else { return };
     for end in &s.senders {
         end.post(&SendWr::new(1, SendOp::Send, &[end.host.sge(0, 8)]));
         env.waiter.no_completion(&end.send_cq, "no receive is posted");
@@ -79,7 +79,7 @@ pub(crate) fn message_waits_for_shared_receive(env: &Env) {
 
 /// Memory of a shared receive is checked only where bytes are written, as for any other receive.
 pub(crate) fn shared_recv_ignores_bad_lkey_where_no_byte_lands(env: &Env) {
-    let Some(s) = shared(env, INIT, 2) else { return };
+    let Some(s) = connect_to_srq(env, INIT, 2) else { return };
     let bad = Sge { addr: 8, length: 64, lkey: 0 };
     let good = s.receivers[0].host.sge(0, 8);
     let cases: [(&[Sge], u32); 3] = [(&[bad], 0), (&[good, bad], 8), (&[good, bad], 1)];
@@ -94,7 +94,7 @@ pub(crate) fn shared_recv_ignores_bad_lkey_where_no_byte_lands(env: &Env) {
 
 /// A full shared queue refuses receives; polling a consumed one makes room.
 pub(crate) fn post_to_full_shared_queue_is_refused(env: &Env) {
-    let Some(s) = shared(env, SrqInit { max_wr: 4, max_sge: 1 }, 1) else { return };
+    let Some(s) = connect_to_srq(env, SrqInit { max_wr: 4, max_sge: 1 }, 1) else { return };
     let mut depth = 0_u64;
     let error = loop {
         match s.srq.post_recv(&RecvWr::new(depth, &[s.receivers[0].host.sge(0, 64)])) {
@@ -113,14 +113,14 @@ pub(crate) fn post_to_full_shared_queue_is_refused(env: &Env) {
 
 /// Receives are posted to the shared queue, not to its queue pairs.
 pub(crate) fn post_recv_to_queue_pair_with_srq_is_refused(env: &Env) {
-    let Some(s) = shared(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
     let refusal = s.receivers[0].qp.post_recv(&RecvWr::new(1, &[]));
     assert!(matches!(refusal, Err(Error::Invalid(_))), "{refusal:?}");
 }
 
 /// Too many elements in a shared receive are refused.
 pub(crate) fn too_many_pieces_are_refused(env: &Env) {
-    let Some(s) = shared(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
     let over = vec![s.receivers[0].host.sge(0, 8); env.b.attr().max_sge as usize + 1];
     let refusal = s.srq.post_recv(&RecvWr::new(1, &over));
     assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
@@ -128,7 +128,7 @@ pub(crate) fn too_many_pieces_are_refused(env: &Env) {
 
 /// Falling below the limit causes one event and disarms (ibv_modify_srq(3)).
 pub(crate) fn srq_limit_is_reported_once(env: &Env) {
-    let Some(s) = shared(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
     (0..6).for_each(|i| s.post(i, 64));
     s.srq.arm_limit(4).expect("within its size");
     for i in 0..2 {
@@ -149,7 +149,7 @@ pub(crate) fn srq_limit_is_reported_once(env: &Env) {
 
 /// Reading the limit: it is set until it is reported, then 0 until it is armed again (ibv_query_srq(3)).
 pub(crate) fn reported_srq_limit_reads_zero(env: &Env) {
-    let Some(s) = shared(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
     (0..4).for_each(|i| s.post(i, 64));
     assert_eq!(s.srq.limit(), 0);
     for round in 0..3 {
@@ -168,7 +168,7 @@ pub(crate) fn reported_srq_limit_reads_zero(env: &Env) {
 
 /// A limit of zero disarms; one above the size is refused.
 pub(crate) fn srq_limit_zero_disarms_and_excess_is_refused(env: &Env) {
-    let Some(s) = shared(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
     (0..2).for_each(|i| s.post(i, 64));
     s.srq.arm_limit(2).expect("within its size");
     s.srq.arm_limit(0).expect("disarmed");
@@ -181,7 +181,7 @@ pub(crate) fn srq_limit_zero_disarms_and_excess_is_refused(env: &Env) {
 
 /// A queue pair that fails or is destroyed leaves the shared receives to the others; they are not flushed.
 pub(crate) fn failed_queue_pair_leaves_shared_receives(env: &Env) {
-    let Some(mut s) = shared(env, INIT, 3) else { return };
+    let Some(mut s) = connect_to_srq(env, INIT, 3) else { return };
     (0..4).for_each(|i| s.post(i, 64));
     s.receivers[0].qp.to_error();
     env.waiter.no_completion(&s.receivers[0].recv_cq, "shared receives are not flushed");
@@ -217,7 +217,7 @@ fn no_last_receive(device: &Device) {
 /// A queue pair in the error state reports once that all receives it has taken are completed: filled ones can be polled
 /// then, and the rest stay for others (IBA 11.6.3.1).
 pub(crate) fn the_last_receive_is_reported_once(env: &Env) {
-    let Some(s) = shared(env, INIT, 2) else { return };
+    let Some(s) = connect_to_srq(env, INIT, 2) else { return };
     (0..6).for_each(|i| s.post(i, 64));
     (0..3).for_each(|i| s.send(0, i));
     let failing = &s.receivers[0];
@@ -234,7 +234,7 @@ pub(crate) fn the_last_receive_is_reported_once(env: &Env) {
 /// A queue pair also reports its last receive when the peer ends the connection; a queue pair that is destroyed reports
 /// nothing.
 pub(crate) fn the_last_receive_is_reported_when_the_peer_leaves(env: &Env) {
-    let Some(mut s) = shared(env, INIT, 2) else { return };
+    let Some(mut s) = connect_to_srq(env, INIT, 2) else { return };
     (0..2).for_each(|i| s.post(i, 64));
     s.send(0, 0);
     drop(s.receivers.pop());
@@ -248,7 +248,7 @@ pub(crate) fn the_last_receive_is_reported_when_the_peer_leaves(env: &Env) {
 
 /// A queue pair's own receives are flushed instead, without this event.
 pub(crate) fn no_last_receive_without_a_shared_queue(env: &Env) {
-    let Some(s) = shared(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
     s.senders[0].post_recv(1, &[]);
     s.senders[0].qp.to_error();
     expect_failure(s.senders[0].next_received(), 1, WcStatus::WrFlushErr);
@@ -258,7 +258,7 @@ pub(crate) fn no_last_receive_without_a_shared_queue(env: &Env) {
 
 /// A message too long for a shared receive fails only its own queue pair.
 pub(crate) fn too_long_message_fails_only_its_queue_pair(env: &Env) {
-    let Some(s) = shared(env, INIT, 2) else { return };
+    let Some(s) = connect_to_srq(env, INIT, 2) else { return };
     s.post(0, 4);
     s.post(1, 64);
     s.senders[0].post(&SendWr::new(7, SendOp::Send, &[s.senders[0].host.sge(0, 8)]));
@@ -271,7 +271,7 @@ pub(crate) fn too_long_message_fails_only_its_queue_pair(env: &Env) {
 
 /// Sizes of zero and beyond the device's limits are refused.
 pub(crate) fn srq_sizes_are_checked(env: &Env) {
-    let Some(s) = shared(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
     let (pd, attr) = (s.srq.pd(), env.b.attr());
     for init in [SrqInit { max_wr: 0, max_sge: 1 }, SrqInit { max_wr: 1, max_sge: 0 }] {
         assert!(matches!(pd.create_srq(init), Err(Error::Invalid(_))), "{init:?}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use host::{Span, Wake};
 
 use super::objects::QpObject;
-use super::state::{Event, Request, Signal, State, World};
+use super::state::{Event, NicState, Request, Signal, World};
 use verbs::provider::{BoundAddrOps, CmOps, ListenerOps, QpOps, RequestOps, apply_screen, downcast};
 use verbs::{
     CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Depths, Error, QpState, Result, Screen,
@@ -24,7 +24,7 @@ pub(super) struct CmObject {
 }
 
 /// The number of a queue pair that may start a connection on this device.
-fn idle(state: &State, qp: &Arc<dyn QpOps>, device: usize, call: &'static str) -> Result<u32> {
+fn idle(state: &NicState, qp: &Arc<dyn QpOps>, device: usize, call: &'static str) -> Result<u32> {
     let qp: Arc<QpObject> = downcast(qp.clone(), "the queue pair")?;
     if qp.device != device {
         return Err(Error::Foreign { what: "the queue pair" });
@@ -37,7 +37,7 @@ fn idle(state: &State, qp: &Arc<dyn QpOps>, device: usize, call: &'static str) -
 }
 
 /// The address, with a port chosen for 0, if it is free.
-fn free(state: &mut State, mut addr: SocketAddr) -> Result<SocketAddr> {
+fn free(state: &mut NicState, mut addr: SocketAddr) -> Result<SocketAddr> {
     if addr.port() == 0 {
         state.last_port += 1;
         addr.set_port(1023 + state.last_port);
@@ -50,7 +50,7 @@ fn free(state: &mut State, mut addr: SocketAddr) -> Result<SocketAddr> {
 
 impl CmObject {
     /// The address of a port of this device without a listener.
-    fn idle_port(&self, state: &State, port: &dyn BoundAddrOps) -> Result<SocketAddr> {
+    fn idle_port(&self, state: &NicState, port: &dyn BoundAddrOps) -> Result<SocketAddr> {
         let port = (port as &dyn Any).downcast_ref::<PortObject>();
         let port =
             port.filter(|port| port.device == self.device).ok_or(Error::Foreign { what: "the port" })?;
@@ -268,7 +268,7 @@ impl Drop for ListenerObject {
     fn drop(&mut self) {
         let mut state = self.world.lock();
         let Some((manager, _)) = state.listeners.remove(&self.addr) else { return };
-        let State { managers, requests, .. } = &mut *state;
+        let NicState { managers, requests, .. } = &mut *state;
         let Some(manager) = managers.get_mut(&manager) else { return };
         let (before, mut waiting) = (manager.events.len(), Vec::new());
         manager.events.retain(|event| match event {

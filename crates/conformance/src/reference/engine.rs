@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use super::state::{Event, Fault, LocalData, PostedReceive, PostedSend, Slots, State};
+use super::state::{Event, Fault, LocalData, NicState, PostedReceive, PostedSend, Slots};
 use verbs::{Access, AsyncEvent, Buf, Error, QpState, RemoteAddr, SendOp, Sge, Wc, WcOpcode, WcStatus};
 
 /// The result of the request at the head of a send queue.
@@ -16,7 +16,7 @@ enum Outcome {
     Forbidden(WcStatus),
 }
 
-impl State {
+impl NicState {
     /// Executes requests until none can be executed.
     pub(super) fn run(&mut self) {
         let pairs: Vec<u32> = self.pairs.keys().copied().collect();
@@ -229,9 +229,9 @@ impl State {
             // No processor changes it meanwhile, and other NICs wait for the lock.
             Err(Error::Unsupported { .. }) => {
                 let mut old = [0; 8];
-                buf.read(offset, &mut old).expect("checked");
+                buf.read(offset, &mut old).expect("the access was checked");
                 let old = u64::from_ne_bytes(old);
-                buf.write(offset, &change(old).to_ne_bytes()).expect("checked");
+                buf.write(offset, &change(old).to_ne_bytes()).expect("the access was checked");
                 old
             }
             Err(_) => return Outcome::Forbidden(WcStatus::RemInvReqErr),
@@ -303,7 +303,8 @@ impl State {
         let mut rest = bytes;
         for sge in used(sges, len) {
             let (now, later) = rest.split_at(sge.length as usize);
-            let (buf, offset) = self.local(domain, &sge, Access::LOCAL_WRITE).expect("checked");
+            let (buf, offset) =
+                self.local(domain, &sge, Access::LOCAL_WRITE).expect("the access was checked");
             if write_last_byte_last(&buf, offset, now).is_err() {
                 return false;
             }

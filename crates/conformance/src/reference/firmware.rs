@@ -8,7 +8,7 @@ use std::sync::{Arc, MutexGuard};
 
 use host::{EventCount, Span, Step, Wake};
 
-use super::state::{Fault, LocalData, State, World};
+use super::state::{Fault, LocalData, NicState, World};
 use verbs::provider::ProgramOps;
 use verbs::{Access, DmAccess, Error, Firmware, FirmwareCap, Message, NicCtx, Result, Sge};
 
@@ -43,7 +43,7 @@ struct CallContext<'a> {
     payload: &'a [u8],
 }
 
-impl State {
+impl NicState {
     /// Loads a program at `addr`, or at a free port of it.
     fn load(
         &mut self,
@@ -227,7 +227,7 @@ impl NicCtx for CallContext<'_> {
 
 impl CallContext<'_> {
     /// The state at the time of the processor's clock: effects of the call come after the time charged before.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, NicState> {
         if let Some(node) = self.world.host.node() {
             node.sync();
         }

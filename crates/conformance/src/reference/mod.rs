@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `state` | the state of the NIC, and the entries of its tables |
 //! | `engine` | executing, completing and flushing requests |
-//! | `far` | NIC memory without load and store |
+//! | `copy_only_memory` | NIC memory without load and store |
 //! | `objects` | devices, domains, regions, queues: the provider traits over the state |
 //! | `connections` | the connection manager |
 //! | `firmware` | programs that the NIC runs |

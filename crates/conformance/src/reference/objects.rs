@@ -266,7 +266,7 @@ impl CqOps for CqObject {
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
         let mut state = self.world.lock();
         for (count, place) in wcs.iter_mut().enumerate() {
-            let queue = state.queues.get_mut(&self.number).expect("this queue");
+            let queue = state.queues.get_mut(&self.number).expect("the queue exists");
             if queue.overrun {
                 return Err(Error::CqOverrun { cqe: self.cqe });
             }
@@ -283,7 +283,7 @@ impl CqOps for CqObject {
 
     fn req_notify(&self, solicited_only: bool) -> Result<()> {
         let mut state = self.world.lock();
-        let queue = state.queues.get_mut(&self.number).expect("this queue");
+        let queue = state.queues.get_mut(&self.number).expect("the queue exists");
         if queue.channel.is_none() {
             return Err(Error::Invalid("the completion queue has no channel".into()));
         }
@@ -433,7 +433,7 @@ impl Drop for QpObject {
         state.fail(self.number);
         state.pairs.remove(&self.number);
         // Its completions are dropped with it.
-        let super::state::State { queues, shared, .. } = &mut *state;
+        let super::state::NicState { queues, shared, .. } = &mut *state;
         for queue in queues.values_mut() {
             queue.entries.retain(|&(_, slots)| {
                 if let Slots::SharedReceive(srq, pair) = slots
@@ -459,7 +459,7 @@ impl SrqOps for SrqObject {
 
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         let mut state = self.world.lock();
-        let srq = state.shared.get_mut(&self.number).expect("this queue");
+        let srq = state.shared.get_mut(&self.number).expect("the queue exists");
         Error::check_limit("pieces", wr.sges.len() as u64, srq.max_sge.into())?;
         if srq.used >= srq.max_wr {
             return Err(Error::QueueFull { queue: "shared receive", depth: srq.max_wr });
@@ -471,7 +471,7 @@ impl SrqOps for SrqObject {
     }
 
     fn arm_limit(&self, limit: u32) -> Result<()> {
-        self.world.lock().shared.get_mut(&self.number).expect("this queue").limit = limit;
+        self.world.lock().shared.get_mut(&self.number).expect("the queue exists").limit = limit;
         Ok(())
     }
 

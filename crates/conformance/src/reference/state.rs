@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use super::firmware::Loaded;
+use super::firmware::LoadedProgram;
 use host::{EventCount, Host};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -36,7 +36,7 @@ pub(super) enum Fault {
 
 /// Two devices and their connections.
 pub(super) struct World {
-    state: Mutex<State>,
+    state: Mutex<NicState>,
     pub(super) host: Host,
     /// How processors access the NICs' memory.
     pub(super) dm_access: DmAccess,
@@ -44,12 +44,12 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(host: Host, fault: Fault, dm_access: DmAccess) -> Arc<Self> {
-        let state = Mutex::new(State { fault, ..State::default() });
+        let state = Mutex::new(NicState { fault, ..NicState::default() });
         Arc::new(Self { state, host, dm_access })
     }
 
     /// Locks the state; a test that panicked has not left it half changed.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, NicState> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -78,7 +78,7 @@ impl Signal {
 
 /// All tables; keys are the objects' numbers, unique in the world.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct NicState {
     last: u32,
     pub(super) fault: Fault,
     pub(super) regions: BTreeMap<u32, Region>,
@@ -92,7 +92,7 @@ pub(super) struct State {
     /// Reserved addresses.
     pub(super) held: BTreeSet<SocketAddr>,
     pub(super) requests: BTreeMap<u32, Request>,
-    pub(super) programs: BTreeMap<SocketAddr, Loaded>,
+    pub(super) programs: BTreeMap<SocketAddr, LoadedProgram>,
     /// The program that ran last.
     pub(super) last_program: Option<SocketAddr>,
     /// NICs whose processors have been started, in virtual time.
@@ -104,7 +104,7 @@ pub(super) struct State {
     pub(super) doomed: Vec<u32>,
 }
 
-impl State {
+impl NicState {
     /// The next free number.
     pub(super) fn number(&mut self) -> u32 {
         self.last += 1;

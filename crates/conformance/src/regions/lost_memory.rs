@@ -121,15 +121,15 @@ pub(crate) fn registering_checks_accessibility(env: &Env) {
 /// A peer's request to lost memory fails as a request outside of the region does, for every operation.
 pub(crate) fn peer_request_to_lost_memory_fails(env: &Env) {
     let access = rights(&env.b, MemoryKind::Host);
-    for op in Op::offered(env, MemoryKind::Host) {
+    for op in Op::supported(env, MemoryKind::Host) {
         let losses: &[_] = if op == Op::Read { &TO_READ } else { &TO_WRITE };
         let lens: &[u32] = if op.is_atomic() { &[8] } else { &[1, 8, 97, 5000, 100_000] };
         for (&loss, &len) in losses.iter().flat_map(|loss| lens.iter().map(move |len| (loss, len))) {
-            let (c, memory) = (Conn::with(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
+            let (c, memory) = (Conn::with_setup(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
             let mr = memory.register(&c.b, access);
             memory.make_inaccessible(loss);
             c.b.post_recv(9, &[]);
-            c.a.post(&SendWr::new(1, op.on(mr.remote(0)), &[c.a.host.sge(0, len)]));
+            c.a.post(&SendWr::new(1, op.to_send_op(mr.remote(0)), &[c.a.host.sge(0, len)]));
             assert_lost(c.a.next_sent(), 1, WcStatus::RemAccessErr);
             mr.dereg().expect("no request uses it");
         }
@@ -141,7 +141,8 @@ pub(crate) fn request_with_lost_source_fails(env: &Env) {
     for loss in TO_READ {
         for len in [1, 8, 97, 5000, 100_000] {
             for form in 0..3 {
-                let (c, memory) = (Conn::with(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
+                let (c, memory) =
+                    (Conn::with_setup(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
                 let mr = memory.register(&c.a, Access::empty());
                 memory.make_inaccessible(loss);
                 c.b.post_recv(9, &[c.b.host.sge(0, LEN as u32)]);
@@ -159,14 +160,16 @@ pub(crate) fn request_with_lost_source_fails(env: &Env) {
 
 /// A request whose result would be stored in lost memory fails as well.
 pub(crate) fn result_into_lost_memory_fails(env: &Env) {
-    for op in Op::offered(env, MemoryKind::Host).into_iter().filter(|op| *op == Op::Read || op.is_atomic()) {
+    for op in Op::supported(env, MemoryKind::Host).into_iter().filter(|op| *op == Op::Read || op.is_atomic())
+    {
         for loss in TO_WRITE {
             let lens: &[u32] = if op.is_atomic() { &[8] } else { &[1, 8, 97, 5000, 100_000] };
             for &len in lens {
-                let (c, memory) = (Conn::with(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
+                let (c, memory) =
+                    (Conn::with_setup(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
                 let mr = memory.register(&c.a, Access::LOCAL_WRITE);
                 memory.make_inaccessible(loss);
-                c.a.post(&SendWr::new(1, op.on(c.b.host.remote(0)), &[mr.sge(0, len)]));
+                c.a.post(&SendWr::new(1, op.to_send_op(c.b.host.remote(0)), &[mr.sge(0, len)]));
                 assert_lost(c.a.next_sent(), 1, WcStatus::LocProtErr);
             }
         }
@@ -177,7 +180,7 @@ pub(crate) fn result_into_lost_memory_fails(env: &Env) {
 pub(crate) fn receive_into_lost_memory_fails(env: &Env) {
     for loss in TO_WRITE {
         for len in [1, 8, 97, 5000, 100_000] {
-            let (c, memory) = (Conn::with(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
+            let (c, memory) = (Conn::with_setup(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
             let mr = memory.register(&c.b, Access::LOCAL_WRITE);
             c.b.post_recv(1, &[mr.sge(0, LEN as u32)]);
             memory.make_inaccessible(loss);
@@ -225,7 +228,7 @@ pub(crate) fn other_connections_survive_lost_memory(env: &Env) {
 
 /// Requests after a failed one are flushed, as after any other failure; earlier ones arrive.
 pub(crate) fn failure_flushes_later_requests(env: &Env) {
-    let (c, memory) = (Conn::with(env, &Setup { cap: CAP, ..Setup::default() }), Memory::new());
+    let (c, memory) = (Conn::with_setup(env, &Setup { cap: CAP, ..Setup::default() }), Memory::new());
     let mr = memory.register(&c.b, rights(&env.b, MemoryKind::Host));
     memory.make_inaccessible(Loss::Closed);
     let write = |wr_id, remote| {
@@ -255,7 +258,7 @@ pub(crate) fn a_read_behind_an_answered_one_fails(env: &Env) {
     let mut setup = Setup { len: LEN, ..Setup::default() };
     (setup.a.timeout, setup.b.timeout) = (Span::from_secs(3600), Span::from_secs(3600));
     for lens in [[8, 5000], [5000, 5000], [8, 100_000]] {
-        let (c, memory) = (Conn::with(env, &setup), Memory::new());
+        let (c, memory) = (Conn::with_setup(env, &setup), Memory::new());
         let mr = memory.register(&c.b, rights(&env.b, MemoryKind::Host));
         memory.make_inaccessible(Loss::Closed);
         let sinks = [[c.a.host.sge(0, lens[0])], [c.a.host.sge(0, lens[1])]];

@@ -12,7 +12,7 @@ pub(crate) fn region_address_follows_memory_kind(env: &Env) {
         let buf = env.alloc(&env.a, kind, 4096);
         let (all, part) =
             (pd.reg_mr(&buf, Access::LOCAL_WRITE), pd.reg_mr_range(&buf, 100..300, Access::empty()));
-        let (all, part) = (all.expect("all of it"), part.expect("a part"));
+        let (all, part) = (all.expect("a region of all bytes"), part.expect("a part"));
         assert_eq!(all.addr(), if kind == MemoryKind::Host { buf.addr() } else { 0 });
         assert_eq!(part.addr(), if kind == MemoryKind::Host { buf.addr() + 100 } else { 0 });
         assert_eq!((part.buf().len(), part.access()), (200, Access::empty()));

@@ -237,10 +237,10 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_revision_1_byte_by_byte() {
+    fn revision_1_request_is_parsed_from_its_bytes() {
         let wire = b"MPA ID Req Frame\x40\x01\x00\x03abcX";
         let (taken, frame) = read(FrameKind::Request, wire).expect("valid");
-        let frame = frame.expect("whole");
+        let frame = frame.expect("a whole frame");
         assert_eq!(taken, 23, "what follows is left");
         assert!(frame.crc && !frame.markers && frame.enhanced.is_none());
         assert_eq!((frame.revision, frame.private_data.as_slice()), (1, b"abc".as_slice()));
@@ -248,10 +248,10 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_of_revision_2_byte_by_byte() {
+    fn revision_2_reply_is_parsed_from_its_bytes() {
         let wire = b"MPA ID Rep Frame\x50\x02\x00\x05\xc0\x10\x80\x20d";
         let (taken, frame) = read(FrameKind::Reply, wire).expect("valid");
-        let frame = frame.expect("whole");
+        let frame = frame.expect("a whole frame");
         assert_eq!(taken, wire.len());
         let rtr = RtrSet::SEND | RtrSet::WRITE;
         assert_eq!(frame.enhanced, Some(Enhanced { peer_to_peer: true, rtr, ird: 16, ord: 32 }));
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn reserved_bits_are_ignored() {
         let (_, frame) = read(FrameKind::Request, b"MPA ID Req Frame\x3f\x01\x00\x00").expect("valid");
-        let frame = frame.expect("whole");
+        let frame = frame.expect("a whole frame");
         assert!(!frame.reject && !frame.crc && frame.enhanced.is_none());
     }
 

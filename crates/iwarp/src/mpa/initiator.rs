@@ -106,7 +106,7 @@ impl Initiator {
 
     /// The bytes to send next; empty if there are none.
     pub fn transmit(&self) -> &[u8] {
-        self.out.rest()
+        self.out.unsent()
     }
 
     /// Reports that `n` bytes of [`Self::transmit`] have been sent.

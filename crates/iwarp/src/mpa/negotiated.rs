@@ -89,8 +89,8 @@ impl Negotiated {
         self.may_have_extensions() && self.ord > 0
     }
 
-    /// Whether this peer may understand receipts ([`crate::open_requests`]) and RNR retry limits ([`crate::rnr_limit`]). To
-    /// other peers they mean nothing.
+    /// Whether this peer may understand receipts ([`crate::open_requests`]) and RNR retry limits
+    /// ([`crate::rnr_limit`]). To other peers they mean nothing.
     pub(crate) fn may_have_extensions(&self) -> bool {
         self.revision == Revision::V1 || self.rtr == Some(Rtr::Send)
     }

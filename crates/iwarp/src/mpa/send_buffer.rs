@@ -12,7 +12,7 @@ impl SendBuffer {
         *self = Self { bytes, sent: 0 };
     }
 
-    pub(super) fn rest(&self) -> &[u8] {
+    pub(super) fn unsent(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
 

@@ -60,7 +60,7 @@ fn accepted_handshake_agrees_in_every_configuration() {
                 assert_eq!(result, Err(HandshakeError::NoCommonRtr));
                 continue;
             }
-            let (of_a, of_b) = result.expect("they agree");
+            let (of_a, of_b) = result.expect("the handshake succeeds");
             let common = offer & taken;
             let rtr = Rtr::PREFERENCE.into_iter().find(|rtr| v2 && common.contains(rtr.as_set()));
             let expected = Negotiated {
@@ -85,7 +85,7 @@ fn rejection_delivers_private_data_in_both_revisions() {
     for revision in [Revision::V1, Revision::V2] {
         let mut a = initiator(InitiatorConfig { revision, ..InitiatorConfig::default() });
         let mut b = responder(ResponderConfig::default());
-        deliver(&mut a, &mut b).expect("valid").expect("whole");
+        deliver(&mut a, &mut b).expect("valid").expect("a whole frame");
         b.reject(b"no").expect("there is a request");
         let (taken, outcome) = a.handle_bytes(b.transmit()).expect("a valid reply");
         assert_eq!(taken, b.transmit().len());
@@ -192,14 +192,14 @@ fn initiator_retries_with_revision_1_after_reply_in_revision_1() {
 
     // The second attempt works.
     let config = InitiatorConfig { revision: Revision::V1, ..InitiatorConfig::default() };
-    let (of_a, _) =
-        run_handshake(config, v1, &AcceptParams::default(), Splitter::whole()).expect("they agree");
+    let (of_a, _) = run_handshake(config, v1, &AcceptParams::default(), Splitter::whole())
+        .expect("the handshake succeeds");
     assert_eq!((of_a.revision, of_a.rtr), (Revision::V1, None));
 
     // A connection that ended, before or within a reply, or an attempt in revision 1, is no reason to retry.
     for heard in [&b""[..], b"MPA"] {
         let mut a = initiator(InitiatorConfig::default());
-        a.handle_bytes(heard).expect("so far");
+        a.handle_bytes(heard).expect("an incomplete frame is no error");
         assert_eq!(a.handle_eof(), HandshakeError::Closed);
         assert!(!a.may_retry_as_v1());
     }
@@ -232,7 +232,8 @@ fn unsupported_revisions_are_refused() {
 #[test]
 fn revision_2_request_without_enhanced_words_is_accepted() {
     let mut b = responder(ResponderConfig::default());
-    let request = b.handle_bytes(b"MPA ID Req Frame\x00\x02\x00\x02ab").expect("valid").1.expect("whole");
+    let request =
+        b.handle_bytes(b"MPA ID Req Frame\x00\x02\x00\x02ab").expect("valid").1.expect("a whole frame");
     assert_eq!((request.enhanced, request.private_data.as_slice()), (None, &b"ab"[..]));
     let negotiated = b.accept(&AcceptParams::default()).expect("a request");
     assert_eq!((negotiated.ord, negotiated.rtr), (16, None));
@@ -245,8 +246,8 @@ fn negotiated_depths_are_the_smaller_ones() {
     let run = |ird_a: u16, ord_a: u16, ird_b: u16, ord_b: u16| {
         let a = InitiatorConfig { ird: ird_a, ord: ord_a, ..InitiatorConfig::default() };
         let accept = AcceptParams { ird: ird_b, ord: ord_b, private_data: Vec::new() };
-        let (a, b) =
-            run_handshake(a, ResponderConfig::default(), &accept, Splitter::whole()).expect("they agree");
+        let (a, b) = run_handshake(a, ResponderConfig::default(), &accept, Splitter::whole())
+            .expect("the handshake succeeds");
         (a.ird, a.ord, b.ird, b.ord)
     };
     assert_eq!(run(8, 4, 16, 16), (8, 4, 16, 8));
@@ -303,8 +304,8 @@ fn reply_without_chosen_first_message_is_refused() {
     // Our responder does not choose a read that it cannot serve.
     let a = InitiatorConfig { peer_to_peer: RtrSet::READ | RtrSet::SEND, ..InitiatorConfig::default() };
     let accept = AcceptParams { ird: 0, ..AcceptParams::default() };
-    let (of_a, of_b) =
-        run_handshake(a.clone(), ResponderConfig::default(), &accept, Splitter::whole()).expect("they agree");
+    let (of_a, of_b) = run_handshake(a.clone(), ResponderConfig::default(), &accept, Splitter::whole())
+        .expect("the handshake succeeds");
     assert_eq!((of_a.rtr, of_b.rtr), (Some(Rtr::Send), Some(Rtr::Send)));
     let a = InitiatorConfig { peer_to_peer: RtrSet::READ, ..a };
     let result = run_handshake(a, ResponderConfig::default(), &accept, Splitter::whole());
@@ -326,7 +327,7 @@ fn responder_chooses_send_if_offered() {
 
 /// The request of Linux siw in peer-to-peer mode, and our reply, byte by byte.
 #[test]
-fn request_of_siw_and_reply_byte_by_byte() {
+fn siw_request_and_its_reply_have_known_bytes() {
     let mut a = initiator(InitiatorConfig {
         peer_to_peer: RtrSet::WRITE | RtrSet::READ,
         ird: 0x12,
@@ -339,7 +340,7 @@ fn request_of_siw_and_reply_byte_by_byte() {
     a.transmitted(20);
     assert_eq!(a.transmit(), b"\x80\x12\xc0\x34hi");
     let mut b = responder(ResponderConfig::default());
-    b.handle_bytes(request).expect("valid").1.expect("whole");
+    b.handle_bytes(request).expect("valid").1.expect("a whole frame");
     b.accept(&AcceptParams { ird: 1, ord: 0x20, private_data: b"ho".to_vec() }).expect("a request");
     assert_eq!(b.transmit(), b"MPA ID Rep Frame\x50\x02\x00\x06\x80\x01\x80\x12ho");
 }
@@ -354,7 +355,7 @@ fn incomplete_handshake_times_out() {
     assert_eq!((a.deadline(), a.handle_bytes(b"MPA")), (None, Ok((0, None))));
 
     let mut b = responder(ResponderConfig { timeout: Duration::from_secs(2), ..ResponderConfig::default() });
-    b.handle_bytes(b"MPA ID R").expect("so far");
+    b.handle_bytes(b"MPA ID R").expect("an incomplete frame is no error");
     let deadline = NOW + Duration::from_secs(2);
     assert_eq!(b.deadline(), Some(deadline));
     assert_eq!(b.handle_timeout(NOW), Ok(()));

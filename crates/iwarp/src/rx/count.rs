@@ -1,4 +1,5 @@
-//! Counts the peer's messages that were received completely, which is the content of a receipt ([`crate::open_requests`]).
+//! Counts the peer's messages that were received completely, which is the content of a receipt
+//! ([`crate::open_requests`]).
 
 /// How a message names its destination memory (RFC 5041 section 1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

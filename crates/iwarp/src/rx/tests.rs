@@ -138,7 +138,7 @@ fn send(len: u32, invalidate: Option<u32>, msn: u32, solicited: bool) -> Event {
 
 /// A Write of five bytes, byte by byte (RFC 5044 section 4.1, RFC 5041 section 4).
 #[test]
-fn a_write_byte_by_byte() {
+fn write_is_placed_from_known_bytes() {
     let mut stream = vec![0, 19, 0xc1, 0x40, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0x03, 0xe8];
     stream.extend(b"hello\0\0\0");
     let crc = crc32c::crc32c(&stream);
@@ -431,7 +431,7 @@ fn invalid_sends_are_refused() {
 }
 
 #[test]
-fn immediate_data() {
+fn immediate_data_needs_eight_bytes_and_a_receive() {
     let mut owner = Owner { buffers: vec![0, 0], ..Owner::default() };
     let mut receiver = Receiver::new(config());
     let stream = [
@@ -464,7 +464,7 @@ const REQUEST: ReadRequest =
     ReadRequest { sink_stag: 3, sink_to: 4, len: 100, source_stag: 7, source_to: 1000 };
 
 #[test]
-fn read_requests() {
+fn read_requests_beyond_free_slots_are_refused() {
     let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
     let empty = ReadRequest { len: 0, source_stag: 0, sink_to: u64::MAX, ..REQUEST };
     let stream = [read_request(1, &REQUEST), read_request(2, &empty)].concat();
@@ -566,7 +566,7 @@ fn atomic_request(to: u64, stag: u32) -> (AtomicRequest, Vec<u8>) {
 }
 
 #[test]
-fn atomics() {
+fn atomics_with_bad_address_right_or_id_are_refused() {
     let (request, stream) = atomic_request(1000, 7);
     let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
     let (events, _, end) = run(&mut receiver, &mut owner, &stream);

@@ -43,7 +43,7 @@ fn framed(before_crc: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_write_byte_by_byte() {
+fn write_fpdu_has_known_bytes() {
     let mut sender = Sender::new(config());
     sender.post(op(9, write(5))).expect("room");
     let fpdu = next(&mut sender);
@@ -65,7 +65,7 @@ fn append(bytes: &[u8], to: &mut Vec<u8>) -> Result<(), ()> {
 fn bytes_with(fpdu: &Fpdu, payload: &[u8]) -> Vec<u8> {
     let mut trailer = fpdu.trailer_builder();
     trailer.update(payload);
-    [fpdu.header(), payload, &trailer.finish().expect("all of it")].concat()
+    [fpdu.header(), payload, &trailer.finish().expect("the whole payload was passed")].concat()
 }
 
 /// The FPDU that the fast path makes, without payload; `None` if the operation cannot take the fast path.
@@ -125,7 +125,7 @@ fn fast_path_needs_empty_queue_and_one_segment() {
 }
 
 #[test]
-fn sends_in_all_forms_byte_by_byte() {
+fn all_forms_of_send_have_known_bytes() {
     let mut sender = Sender::new(config());
     for (solicited, invalidate) in [(false, None), (false, Some(0xaa)), (true, None), (true, Some(0xbb))] {
         sender.post(op(1, OpKind::Send { len: 2, solicited, invalidate })).expect("room");
@@ -137,7 +137,7 @@ fn sends_in_all_forms_byte_by_byte() {
 }
 
 #[test]
-fn control_messages_byte_by_byte() {
+fn control_messages_have_known_bytes() {
     let mut sender = Sender::new(config());
     sender.post(op(1, OpKind::Immediate { data: *b"12345678", solicited: true })).expect("room");
     sender.post(op(2, OpKind::Read(READ))).expect("room");
@@ -162,7 +162,7 @@ fn control_messages_byte_by_byte() {
 }
 
 #[test]
-fn terminate_byte_by_byte_and_last() {
+fn terminate_has_known_bytes_and_is_last() {
     let mut sender = Sender::new(config());
     sender.post(op(1, write(5))).expect("room");
     sender.terminate(Terminate::new(TerminateCode::LLP_CRC));
@@ -338,7 +338,7 @@ fn responder_sends_nothing_until_released() {
 
 /// The ready-to-receive messages (RFC 6581 section 9.2).
 #[test]
-fn first_messages_byte_by_byte() {
+fn first_messages_have_known_bytes() {
     let run = |rtr| {
         let mut sender = Sender::new(SenderConfig { rtr: Some(rtr), ..config() });
         sender.post(op(1, send(0))).expect("room");
@@ -369,7 +369,7 @@ fn trailer_builder_rejects_wrong_payload_length() {
     let mismatch = PayloadMismatch { given: 5, wanted: 6 };
     assert_eq!(trailer.finish(), Err(mismatch));
     trailer.append(Crc::compute(b"!"), 1);
-    let trailer = trailer.finish().expect("all of it");
+    let trailer = trailer.finish().expect("the whole payload was passed");
     let whole = [fpdu.header(), b"hello!\0\0"].concat();
     assert_eq!(trailer[..2], [0, 0]);
     assert_eq!(trailer[2..], Crc::compute(&whole).to_wire());

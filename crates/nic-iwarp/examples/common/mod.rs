@@ -102,7 +102,7 @@ pub(crate) fn first_difference(found: &[u8], wanted: &[u8]) -> Option<String> {
 }
 
 /// A device for connections.
-pub(crate) struct Side {
+pub(crate) struct ExampleDevice {
     pub(crate) host: Host,
     pub(crate) device: Device,
     pub(crate) pd: Pd,
@@ -112,14 +112,14 @@ pub(crate) struct Side {
 }
 
 /// A connection, possibly not established yet.
-pub(crate) struct End<'a> {
-    pub(crate) side: &'a Side,
+pub(crate) struct Endpoint<'a> {
+    pub(crate) side: &'a ExampleDevice,
     pub(crate) qp: Qp,
     pub(crate) sends: Cq,
     pub(crate) receives: Cq,
 }
 
-impl Side {
+impl ExampleDevice {
     /// Opens the device that the options describe.
     pub(crate) fn open(options: &Options) -> CliResult<Self> {
         let host = host::real::host();
@@ -148,20 +148,20 @@ impl Side {
         self.pd.reg_mr(&buf, access).map_err(|e| e.to_string())
     }
 
-    /// Creates a queue pair. Post the receives that the peer's first message needs before [`End::establish`].
-    pub(crate) fn end(&self) -> CliResult<End<'_>> {
+    /// Creates a queue pair. Post the receives that the peer's first message needs before [`Endpoint::establish`].
+    pub(crate) fn create_endpoint(&self) -> CliResult<Endpoint<'_>> {
         let cq = || self.device.create_cq(512).map_err(|e| e.to_string());
         let (sends, receives) = (cq()?, cq()?);
         let init = QpInit::new(&sends).recv_cq(&receives).cap(QpCap { max_send_wr: 256, ..QpCap::default() });
         let qp = self.pd.create_qp(&init).map_err(|e| e.to_string())?;
-        Ok(End { side: self, qp, sends, receives })
+        Ok(Endpoint { side: self, qp, sends, receives })
     }
 }
 
-impl End<'_> {
+impl Endpoint<'_> {
     /// Connects to `to`, or accepts the next connection.
     pub(crate) fn establish(&self, to: Option<SocketAddr>) -> CliResult<()> {
-        let Side { cm, param, .. } = self.side;
+        let ExampleDevice { cm, param, .. } = self.side;
         if let Some(to) = to {
             cm.connect(&self.qp, to, param).map_err(|e| e.to_string())?;
         }

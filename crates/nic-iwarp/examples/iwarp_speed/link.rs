@@ -8,7 +8,7 @@ use verbs::{
     Access, Buf, Cm, CmEvent, ConnParam, Cq, Mr, Qp, QpCap, QpInit, RemoteAddr, SendOp, SendWr, Sge,
 };
 
-use super::side::{LARGE, PINGS};
+use super::process::{LARGE, PINGS};
 
 /// A connected queue pair. It has a host of its own: polling there drives only this connection.
 pub(crate) struct Endpoint {

@@ -10,15 +10,15 @@
 
 mod link;
 mod polls;
+mod process;
 mod raw;
-mod side;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command};
 
 use host::real::pin_to_core;
 use nic_iwarp::{Completion, FpduSize, IwarpConfig};
-use side::Side;
+use process::BenchProcess;
 
 /// The command line.
 struct Options(Vec<String>);
@@ -63,12 +63,12 @@ fn main() {
         options.valued("at").map_or(Ipv4Addr::LOCALHOST.into(), |at| at.parse().expect("an address"));
     let addr = |text: &str| text.parse::<SocketAddr>().expect("an address and a port");
     let (mut side, child) = match (options.valued("join"), options.valued("serve")) {
-        (Some(to), _) => (Side::connect(addr(to)), None),
-        (None, Some(on)) => (Side::serve(&TcpListener::bind(addr(on)).expect("a port")), None),
+        (Some(to), _) => (BenchProcess::connect(addr(to)), None),
+        (None, Some(on)) => (BenchProcess::serve(&TcpListener::bind(addr(on)).expect("a port")), None),
         (None, None) => {
             let listener = TcpListener::bind(SocketAddr::new(at, 0)).expect("a port");
             let child = spawn(listener.local_addr().expect("bound"), &options.0);
-            (Side::serve(&listener), Some(child))
+            (BenchProcess::serve(&listener), Some(child))
         }
     };
     pin_to_core(usize::from(!side.client)).expect("a core");
@@ -86,7 +86,7 @@ fn spawn(addr: SocketAddr, args: &[String]) -> Child {
     Command::new(own).args(args).arg(format!("join={addr}")).spawn().expect("another process")
 }
 
-fn measure(side: &mut Side, options: &Options, at: IpAddr) -> Vec<Row> {
+fn measure(side: &mut BenchProcess, options: &Options, at: IpAddr) -> Vec<Row> {
     let config = options.config();
     let plain = side.link(&config, at);
     let crc = side.link(&IwarpConfig { crc: true, ..config }, at);

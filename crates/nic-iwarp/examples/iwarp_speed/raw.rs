@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 
-use super::side::{LARGE, LARGES, Side};
+use super::process::{BenchProcess, LARGE, LARGES};
 
 /// Socket buffer sizes to try, in bytes; 0 for the kernel's default.
 const BUFFERS: [usize; 4] = [0, 512 << 10, 2 << 20, 4 << 20];
@@ -63,7 +63,7 @@ fn read(mut socket: &TcpStream, bytes: &mut [u8]) {
     }
 }
 
-impl Side {
+impl BenchProcess {
     /// One-way time of 8 bytes in microseconds.
     pub(crate) fn raw_pings(&mut self) -> f64 {
         self.one_way_time(

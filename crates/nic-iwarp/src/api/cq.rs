@@ -66,9 +66,9 @@ impl CqInner {
     }
 
     /// Makes the NIC thread responsible for all connections that it had left to pollers.
-    fn hand_over(&self) {
+    fn hand_over_to_nic_thread(&self) {
         let watched = std::mem::take(&mut *self.ring.watched.lock());
-        watched.into_iter().filter_map(|num| self.device.qp(num)).for_each(|qp| qp.hand_over());
+        watched.into_iter().filter_map(|num| self.device.qp(num)).for_each(|qp| qp.hand_over_to_nic_thread());
     }
 
     /// Drives the connections whose completions go here. With `sleepy`, also makes sure that the NIC thread is
@@ -79,7 +79,7 @@ impl CqInner {
         let Some(mut users) = self.users.try_lock() else { return };
         let count = users.list.len();
         let turns = if count > ROUND_ROBIN_MAX && self.device.shared.has_many_connections() {
-            self.device.drive_ready();
+            self.device.poll_ready_connections();
             usize::from(self.device.shared.is_round_robin_turn())
         } else {
             count.min(ROUND_ROBIN_MAX)
@@ -90,7 +90,7 @@ impl CqInner {
         users.turn = if count > ROUND_ROBIN_MAX { (users.turn + turns) % count } else { 0 };
         drop(users);
         if sleepy {
-            self.hand_over();
+            self.hand_over_to_nic_thread();
         }
     }
 }
@@ -132,14 +132,14 @@ impl CqOps for CqInner {
             return Err(Error::Invalid("the completion queue has no channel to report to".into()));
         }
         // A program that arms the queue is about to sleep, perhaps on the descriptor, where we cannot see it.
-        self.hand_over();
+        self.hand_over_to_nic_thread();
         Ok(())
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
         let wake = Wake::by(self.ring.wakeup());
         // From now on nobody may poll, so the NIC thread must be notified of events.
-        self.hand_over();
+        self.hand_over_to_nic_thread();
         wake
     }
 

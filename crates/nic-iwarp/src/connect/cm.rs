@@ -190,7 +190,7 @@ impl CmOps for CmHandle {
     fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
         self.device.shared.fork_guard.check()?;
         let qp = own_qp(qp)?;
-        let was_connected = qp.with(|conn| conn.has_begun());
+        let was_connected = qp.with(|conn| conn.was_started());
         if !was_connected {
             return Err(Error::WrongState { call: "disconnect", state: state_of(qp.queues.state()) });
         }

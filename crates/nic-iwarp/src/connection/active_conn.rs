@@ -315,7 +315,7 @@ impl ActiveConn {
         self.receiving.end_with(queues, end.receive_status());
         queues.flush(failed);
         let (shared, qp_num) = (&queues.shared, queues.num);
-        shared.note_ended(qp_num);
+        shared.record_ended(qp_num);
         make_port_reusable(&self.socket);
         self.poll_owner.stop(self.socket.as_fd(), shared);
         if let Some(event) = end.async_event(qp_num) {

@@ -86,7 +86,7 @@ impl PollOwner {
         self.watched = true;
         self.polls_when_checked = self.poll_count(queues);
         queues.shared.reactor.disarm(socket);
-        queues.note_watched();
+        queues.record_watched();
     }
 
     /// Records a poll. If polls continue, the NIC thread needs no events of the socket and only watches the polls.
@@ -95,7 +95,7 @@ impl PollOwner {
         if !self.watched && self.polls_since_armed(queues) >= POLLS_TO_TAKE_OVER {
             self.armed = None;
             self.start_watching(socket, queues);
-            queues.shared.reactor.ask_to_watch(queues.num);
+            queues.shared.reactor.request_watch(queues.num);
         }
     }
 
@@ -126,7 +126,7 @@ impl PollOwner {
     }
 
     /// The poller is about to sleep; returns whether the connection was watched, so that work may be pending.
-    pub(crate) fn hand_over(&mut self) -> bool {
+    pub(crate) fn hand_over_to_nic_thread(&mut self) -> bool {
         std::mem::take(&mut self.watched)
     }
 
@@ -239,7 +239,7 @@ mod tests {
             poll_owner.on_poll(socket.as_fd(), &queues);
             if sleeps {
                 ring.wakeup().prepare_to_wait();
-                assert!(!poll_owner.hand_over(), "the socket is armed");
+                assert!(!poll_owner.hand_over_to_nic_thread(), "the socket is armed");
             }
             assert_eq!(poll_owner.on_event(socket.as_fd(), &queues), !sleeps);
             poll_owner.ensure_notified(socket.as_fd(), &queues, false, false);

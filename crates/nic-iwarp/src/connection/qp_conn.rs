@@ -16,14 +16,14 @@ use crate::wake::ready::Driver;
 pub(crate) struct QpConn {
     active: Option<Box<ActiveConn>>,
     /// There is or was a connection.
-    has_begun: bool,
+    was_started: bool,
 }
 
 impl QpConn {
     /// Starts a connection.
     pub(crate) fn begin(&mut self, queues: &QpQueues, active: ActiveConn) {
         self.active = Some(Box::new(active));
-        self.has_begun = true;
+        self.was_started = true;
         self.announce_rnr_limit(queues);
         self.progress(queues, Driver::Other);
     }
@@ -36,8 +36,8 @@ impl QpConn {
     }
 
     /// Whether there is or was a connection.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.has_begun
+    pub(crate) fn was_started(&self) -> bool {
+        self.was_started
     }
 
     /// Receives what has arrived and sends what is queued.
@@ -98,8 +98,8 @@ impl QpConn {
     }
 
     /// The poller is about to sleep.
-    pub(crate) fn hand_over(&mut self, queues: &QpQueues) {
-        if self.active.as_mut().is_some_and(|active| active.poll_owner().hand_over()) {
+    pub(crate) fn hand_over_to_nic_thread(&mut self, queues: &QpQueues) {
+        if self.active.as_mut().is_some_and(|active| active.poll_owner().hand_over_to_nic_thread()) {
             self.progress(queues, Driver::Other);
         }
     }

@@ -70,7 +70,7 @@ mod tests {
     fn nic_memory_is_counted_and_freed() {
         let memory = NicMemory::new(2 * PAGE);
         let first = memory.alloc(1).expect("a page");
-        let second = memory.alloc(PAGE as usize).expect("another");
+        let second = memory.alloc(PAGE as usize).expect("a second piece");
         assert!(matches!(memory.alloc(1), Err(Error::Limit { .. })), "at the limit");
         assert_ne!(first.nic_offset(), second.nic_offset());
         drop(first);

@@ -195,16 +195,16 @@ impl QpQueues {
 
     /// Records that the NIC thread watches the queue pair: a thread about to sleep on one of its completion queues
     /// must hand it over.
-    pub(crate) fn note_watched(&self) {
+    pub(crate) fn record_watched(&self) {
         self.send_ring.watched.lock().insert(self.num);
         self.recv_ring.watched.lock().insert(self.num);
     }
 
-    /// Whether a thread sleeps on one of its completion queues or is about to. After [`QpQueues::note_watched`], either
-    /// this sees that thread, or the thread sees the note.
+    /// Whether a thread sleeps on one of its completion queues or is about to. After [`QpQueues::record_watched`],
+    /// either this sees that thread, or the thread sees that the queue pair is watched.
     pub(crate) fn has_sleeper(&self) -> bool {
         // Pairs with the fences of the event count's waiter and of `Completions::arm`: these reads must not move before the
-        // note.
+        // insertions of `record_watched`.
         fence(Ordering::SeqCst);
         self.send_ring.has_sleeper() || self.recv_ring.has_sleeper()
     }

@@ -6,7 +6,7 @@ use verbs::Access;
 use crate::connection::end_reason::EndReason;
 use crate::queues::messages::request_of;
 use crate::queues::qp_queues::QpQueues;
-use crate::queues::request_ring::Receive;
+use crate::queues::request_ring::PostedReceive;
 
 /// What the current message needs of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

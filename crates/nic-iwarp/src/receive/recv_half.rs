@@ -20,7 +20,7 @@ use crate::connection::end_reason::EndReason;
 use crate::memory::place;
 use crate::queues::messages::{read_immediate, request_of};
 use crate::queues::qp_queues::QpQueues;
-use crate::queues::request_ring::Receive;
+use crate::queues::request_ring::PostedReceive;
 use crate::receive::lookup::{DeviceLookup, ReceiveUse};
 use crate::tcp::receive_buffer::ReceiveBuffer;
 use nic_util::sg_list::SgList;

@@ -205,12 +205,12 @@ impl SendHalf {
 
     /// Adds an FPDU whose payload is gathered, or copied to the staging buffer for its CRC.
     fn pack_large(&mut self, queues: &QpQueues, fpdu: &Fpdu, upto: Option<u64>) -> Result<(), Inaccessible> {
-        let (mut seal, mut staged) = (fpdu.trailer_builder(), None);
-        if seal.wants_payload() {
+        let (mut trailer_builder, mut staged) = (fpdu.trailer_builder(), None);
+        if trailer_builder.wants_payload() {
             let list = payload(queues, fpdu)?;
             let (at, copy) = self.outbox.reserve_staging(fpdu.payload.len(), &queues.shared.staging);
             let mut is_copied = true;
-            seal.update_with(fpdu.payload.len(), |crc| {
+            trailer_builder.update_with(fpdu.payload.len(), |crc| {
                 place::copy_out_crc(&list, copy, crc).unwrap_or_else(|_| {
                     is_copied = false;
                     crc
@@ -221,7 +221,7 @@ impl SendHalf {
             }
             staged = Some(at);
         }
-        if let Ok(trailer) = seal.finish() {
+        if let Ok(trailer) = trailer_builder.finish() {
             self.outbox.push(*fpdu, trailer, staged, upto);
         }
         Ok(())
@@ -410,11 +410,11 @@ impl SendHalf {
     /// that the peer discards it; otherwise the stream can only be cut.
     #[cold]
     fn end_before_inaccessible(&mut self, cx: &mut QpContext<'_>, inaccessible: Inaccessible) -> EndReason {
-        if self.outbox.sent() == 0 {
+        if self.outbox.bytes_sent() == 0 {
             self.outbox.clear();
         } else {
             self.outbox.drop_behind_first();
-            self.is_cut |= !self.outbox.keep_begun(&cx.queues.shared.staging, |_, _| false);
+            self.is_cut |= !self.outbox.stage_partly_sent_payload(&cx.queues.shared.staging, |_, _| false);
         }
         end_for(cx.machine, inaccessible)
     }
@@ -422,7 +422,7 @@ impl SendHalf {
     /// Gathers queued items, at most `items`, as many as fit one write. Fails only if the payload of the first one is
     /// inaccessible; otherwise the items before an inaccessible one are sent first.
     fn gather(&self, queues: &QpQueues, gather: &mut Gather, items: usize) -> Result<(), Inaccessible> {
-        let mut skip = self.outbox.sent();
+        let mut skip = self.outbox.bytes_sent();
         for (place, item) in self.outbox.items().take(items).enumerate() {
             if gather.is_full() {
                 break;
@@ -528,7 +528,7 @@ impl SendHalf {
                 // The Terminate itself proves nothing.
                 let open = self.complete_receipted(queues, receipt);
                 let number = find_blamed(terminate, &open)?.number;
-                Some((number, outcome::status(terminate.code, &queues.sends.lock().get(number).op)))
+                Some((number, status::status(terminate.code, &queues.sends.lock().get(number).op)))
             }
             _ => None,
         }
@@ -567,7 +567,7 @@ impl SendHalf {
             let _ = rustix::net::sockopt::set_socket_linger(cx.socket, Some(Duration::ZERO));
             return None;
         }
-        Some(self.rest())
+        Some(self.unsent_bytes())
     }
 
     /// Sends what the socket accepts. What is left no longer needs the program's memory, and has no gap.
@@ -578,11 +578,11 @@ impl SendHalf {
         let mut turn = 0;
         // An error does not matter: the connection ends.
         let _ = self.send(cx, &mut turn);
-        self.outbox.drop_unbegun();
+        self.outbox.drop_unstarted();
         let copy = |fpdu: &Fpdu, to: &mut [u8]| {
             payload(cx.queues, fpdu).is_ok_and(|list| place::copy_out(&list, to).is_ok())
         };
-        self.is_cut |= !self.outbox.keep_begun(&cx.queues.shared.staging, copy);
+        self.is_cut |= !self.outbox.stage_partly_sent_payload(&cx.queues.shared.staging, copy);
     }
 
     /// Moves what the state machine has queued into the outbox, as far as it fits, without beginning new requests.
@@ -596,7 +596,7 @@ impl SendHalf {
     }
 
     /// The unsent bytes of the outbox, after [`Self::send_last`].
-    fn rest(&self) -> Vec<u8> {
+    fn unsent_bytes(&self) -> Vec<u8> {
         let mut rest = Vec::new();
         for item in self.outbox.items() {
             match item {
@@ -610,7 +610,7 @@ impl SendHalf {
                 OutboxItem::Large { staged: None, .. } => break,
             }
         }
-        rest.split_off(self.outbox.sent().min(rest.len()))
+        rest.split_off(self.outbox.bytes_sent().min(rest.len()))
     }
 }
 

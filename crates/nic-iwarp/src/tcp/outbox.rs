@@ -143,7 +143,7 @@ impl Outbox {
     }
 
     /// Number of bytes of the first item that have been sent.
-    pub(crate) fn sent(&self) -> usize {
+    pub(crate) fn bytes_sent(&self) -> usize {
         self.sent
     }
 
@@ -186,7 +186,7 @@ impl Outbox {
     /// Makes the first item independent of the program's memory, if part of it has been sent: `copy` copies its
     /// payload and returns whether it could. If not, the payload is replaced by zeros, provided that the peer
     /// delivers nothing of it; otherwise returns false.
-    pub(crate) fn keep_begun(
+    pub(crate) fn stage_partly_sent_payload(
         &mut self,
         pool: &StagingPool,
         copy: impl FnOnce(&Fpdu, &mut [u8]) -> bool,
@@ -209,7 +209,7 @@ impl Outbox {
     }
 
     /// Drops the first item that was not started and needs the program's memory, and all items after it.
-    pub(crate) fn drop_unbegun(&mut self) {
+    pub(crate) fn drop_unstarted(&mut self) {
         let begun = usize::from(self.sent > 0);
         let is_in_memory = |(item, _): &Entry| matches!(item, OutboxItem::Large { staged: None, .. });
         if let Some(place) = self.items.iter().skip(begun).position(is_in_memory) {
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(outbox.only_run(), Some(b"abcde".as_slice()));
         assert_eq!(outbox.advance(2, &pool), None, "not all of it");
         write(&mut outbox, b"f", Some(2));
-        assert_eq!((outbox.only_run(), outbox.sent()), (Some(b"cdef".as_slice()), 2));
+        assert_eq!((outbox.only_run(), outbox.bytes_sent()), (Some(b"cdef".as_slice()), 2));
         assert_eq!(
             outbox.append(None, |to| {
                 to.push(1);
@@ -297,16 +297,16 @@ mod tests {
         {
             assert_eq!(fpdus.len(), 1);
             let mut outbox = outbox_with(fpdus, 0, &pool);
-            assert!(outbox.keep_begun(&pool, |_, _| panic!("nothing has been sent")));
+            assert!(outbox.stage_partly_sent_payload(&pool, |_, _| panic!("nothing has been sent")));
             outbox = outbox_with(fpdus, 5, &pool);
-            assert_eq!(outbox.keep_begun(&pool, |_, _| false), may_be_zeros);
+            assert_eq!(outbox.stage_partly_sent_payload(&pool, |_, _| false), may_be_zeros);
             if may_be_zeros {
                 let len = fpdus[0].payload.len();
                 assert!(matches!(outbox.items().next(), Some(OutboxItem::Large { staged: Some(0), .. })));
-                assert_eq!((outbox.staged(0, len), outbox.sent()), (vec![0; len].as_slice(), 5));
+                assert_eq!((outbox.staged(0, len), outbox.bytes_sent()), (vec![0; len].as_slice(), 5));
             }
             outbox = outbox_with(fpdus, 5, &pool);
-            assert!(outbox.keep_begun(&pool, |_, to| {
+            assert!(outbox.stage_partly_sent_payload(&pool, |_, to| {
                 to.fill(7);
                 true
             }));
@@ -326,7 +326,7 @@ mod tests {
                     Ok::<(), ()>(())
                 })
                 .expect("written");
-            outbox.drop_unbegun();
+            outbox.drop_unstarted();
             assert_eq!(outbox.items().count(), left);
         }
         let mut outbox = Outbox::new();
@@ -336,7 +336,7 @@ mod tests {
                 Ok::<(), ()>(())
             })
             .expect("written");
-        outbox.drop_unbegun();
+        outbox.drop_unstarted();
         assert_eq!(outbox.items().count(), 1, "it does not need the program's memory");
     }
 }

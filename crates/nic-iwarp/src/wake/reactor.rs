@@ -85,7 +85,7 @@ impl Reactor {
     }
 
     /// Asks the thread to watch a connection that a poller has taken over.
-    pub(crate) fn ask_to_watch(&self, num: u32) {
+    pub(crate) fn request_watch(&self, num: u32) {
         unpoisoned(&self.taken_over).push(num);
         self.wake();
     }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn taken_over_connections_are_returned_once() {
         let reactor = Reactor::new().expect("descriptors");
-        reactor.ask_to_watch(7);
+        reactor.request_watch(7);
         assert_eq!((reactor.take_taken_over(), reactor.take_taken_over()), (vec![7], vec![]));
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use nic_iwarp::{IwarpConfig, open};
 use verbs::{CmEvent, CmFailure, Device};
 
-use crate::raw::{connect_with_request, join, read_to_end};
+use crate::raw::{connect_ends, connect_with_request, read_to_end};
 use crate::support::endpoint::{Endpoint, deadline};
 use crate::support::{PATIENCE, one_at_a_time};
 
@@ -14,13 +14,13 @@ fn device(config: &IwarpConfig) -> Device {
 }
 
 /// A device that accepts connections from these networks.
-fn allowing(networks: &[&str]) -> Device {
+fn device_that_allows(networks: &[&str]) -> Device {
     let allow = networks.iter().map(|text| text.parse().expect("a network")).collect();
     device(&IwarpConfig { allow, ..IwarpConfig::default() })
 }
 
 /// An endpoint on a device that connects from this address.
-fn from(address: [u8; 4]) -> Endpoint {
+fn end_at(address: [u8; 4]) -> Endpoint {
     Endpoint::on(&device(&IwarpConfig { bind: Some(IpAddr::from(address)), ..IwarpConfig::default() }), 4096)
 }
 
@@ -29,14 +29,14 @@ fn from(address: [u8; 4]) -> Endpoint {
 #[test]
 fn listeners_accept_from_allowed_networks_alone() {
     let _gate = one_at_a_time();
-    let far_device = allowing(&["127.0.9.0/24", "127.0.10.1"]);
+    let far_device = device_that_allows(&["127.0.9.0/24", "127.0.10.1"]);
     for allowed in [[127, 0, 9, 1], [127, 0, 9, 255], [127, 0, 10, 1]] {
-        join(&mut from(allowed), &mut Endpoint::on(&far_device, 4096));
+        connect_ends(&mut end_at(allowed), &mut Endpoint::on(&far_device, 4096));
     }
     let far = Endpoint::on(&far_device, 4096);
     let listener = far.listen();
     for refused in [[127, 0, 8, 1], [127, 0, 10, 2], [127, 0, 0, 1]] {
-        let near = from(refused);
+        let near = end_at(refused);
         near.cm.connect(&near.qp, listener.addr(), &near.param()).expect("connecting");
         let event = near.cm.get_event(deadline());
         assert!(
@@ -58,7 +58,7 @@ fn listeners_accept_from_allowed_networks_alone() {
 #[test]
 fn peer_outside_allowed_networks_gets_no_answer() {
     let _gate = one_at_a_time();
-    let far = Endpoint::on(&allowing(&["10.0.0.0/8", "::/0"]), 4096);
+    let far = Endpoint::on(&device_that_allows(&["10.0.0.0/8", "::/0"]), 4096);
     let listener = far.listen();
     let mut stream = connect_with_request(listener.addr());
     assert_eq!(read_to_end(&mut stream, PATIENCE), (Vec::new(), true));
@@ -69,7 +69,7 @@ fn peer_outside_allowed_networks_gets_no_answer() {
 fn ipv6_peer_is_refused_by_ipv4_networks() {
     let _gate = one_at_a_time();
     for (networks, is_allowed) in [(&["127.0.0.0/8", "::1"][..], true), (&["0.0.0.0/0"], false)] {
-        let far = Endpoint::on(&allowing(networks), 4096);
+        let far = Endpoint::on(&device_that_allows(networks), 4096);
         let Ok(listener) = far.cm.listen("[::1]:0".parse().expect("an address"), 4) else {
             eprintln!("SKIPPED: no IPv6 here");
             return;

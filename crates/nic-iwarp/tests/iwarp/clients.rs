@@ -10,8 +10,8 @@ use nic_iwarp::{IwarpConfig, Mpa, open};
 use verbs::{AsyncEvent, CmEvent, CmFailure, ConnParam, ConnectRequest, Device, Listener, QpState, WcStatus};
 
 use crate::raw::{
-    FLAGS_AT, REJECT, UndisturbedConn, connect_raw, connect_with_request, device, frame, invalid_frames,
-    join, read_to_end, reset, send_all,
+    FLAGS_AT, REJECT, UndisturbedConn, connect_ends, connect_raw, connect_with_request, device, frame,
+    invalid_frames, read_to_end, reset, send_all,
 };
 use crate::support::endpoint::{Endpoint, at, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
@@ -64,7 +64,7 @@ impl Victim {
         self.undisturbed.check();
         until("return of all descriptors", || (traces::descriptors() <= self.descriptors).then_some(()));
         let (mut near, mut far) = (Endpoint::on(&device(), 4096), Endpoint::on(&self.device, 4096));
-        join(&mut near, &mut far);
+        connect_ends(&mut near, &mut far);
         let proper = Endpoint::on(&self.device, 4096);
         proper.cm.connect(&proper.qp, self.addr(), &proper.param()).expect("asked");
         let end = Endpoint::on(&self.device, 4096);
@@ -129,7 +129,7 @@ fn slow_clients_time_out() {
         began.elapsed()
     });
     let (mut near, mut far) = (Endpoint::on(&device(), 64), Endpoint::on(&victim.device, 64));
-    join(&mut near, &mut far);
+    connect_ends(&mut near, &mut far);
     assert!(began.elapsed() < Duration::from_secs(4), "a correct client had to wait");
     for client in &mut silent {
         let (answer, over) = read_to_end(client, PATIENCE);

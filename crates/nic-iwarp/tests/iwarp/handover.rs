@@ -6,7 +6,7 @@ use verbs::{MemoryKind, SendOp};
 
 use crate::limits::{device_threads_ns, device_threads_share};
 use crate::mixed_traffic::{KINDS, MixedTraffic};
-use crate::raw::{device, join};
+use crate::raw::{connect_ends, device};
 use crate::support::child::Child;
 use crate::support::endpoint::{Endpoint, deadline};
 use crate::support::one_at_a_time;
@@ -43,7 +43,7 @@ fn pollers_and_thread_take_turns_under_load() {
 fn one_sided_operations_complete_without_target_program() {
     let _gate = one_at_a_time();
     let (mut near, mut far) = (Endpoint::on(&device(), 64 << 10), Endpoint::on(&device(), 64 << 10));
-    join(&mut near, &mut far);
+    connect_ends(&mut near, &mut far);
     let mut longest = Duration::ZERO;
     for round in 0..20_u64 {
         let spins = Instant::now();
@@ -79,7 +79,7 @@ fn data_before_destroy_is_received() {
     let _gate = one_at_a_time();
     for round in 0..10 {
         let (mut near, mut far) = (Endpoint::on(&device(), 4096), Endpoint::on(&device(), 4096));
-        join(&mut near, &mut far);
+        connect_ends(&mut near, &mut far);
         far.post_recv(round, MemoryKind::Host, 0, 64);
         let spins = Instant::now();
         while spins.elapsed() < Duration::from_millis(5) {
@@ -103,7 +103,7 @@ fn sleepers_on_a_descriptor_are_woken() {
     let reporting = device.create_cq_with(64, &channel).expect("a completion queue");
     let (mut far, mut near) =
         (Endpoint::with(&device, pd, queue, reporting, 4096), Endpoint::on(&self::device(), 4096));
-    join(&mut near, &mut far);
+    connect_ends(&mut near, &mut far);
     let sleep = |ms: i64| {
         let fd = channel.fd().expect("a descriptor");
         let mut fds = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
@@ -148,7 +148,7 @@ fn thread_of_idle_device_sleeps() {
         assert!(share < 0.3, "{what}: {share}");
     };
     idle("unconnected");
-    join(&mut near, &mut far);
+    connect_ends(&mut near, &mut far);
     idle("connected");
     for id in 0..1000 {
         near.post(id, SendOp::Write(near.peer.host), MemoryKind::Host, 0, 4096);

@@ -92,7 +92,7 @@ fn waiting_requests_are_limited_by_backlog() {
     let (answer, over) = read_to_end(&mut connect_with_request(victim.addr()), PATIENCE);
     assert!(over && answer[FLAGS_AT] & REJECT != 0, "{answer:?}");
     let mut requests = requests.into_iter();
-    let peer = requests.next().expect("one").info.peer;
+    let peer = requests.next().expect("a waiting request").info.peer;
     let rejected =
         clients.iter_mut().find(|c| c.local_addr().is_ok_and(|own| own == peer)).expect("one of them");
     assert!(read_to_end(rejected, PATIENCE).1, "dropped, so rejected");

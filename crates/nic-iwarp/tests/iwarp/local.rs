@@ -2,7 +2,7 @@
 
 use verbs::{Data, MemoryKind, SendFlags, SendOp, SendWr};
 
-use crate::raw::{device, join};
+use crate::raw::{connect_ends, device};
 use crate::support::endpoint::Endpoint;
 use crate::support::one_at_a_time;
 
@@ -21,7 +21,7 @@ fn post(end: &Endpoint, wr_id: u64, op: SendOp, flags: SendFlags) {
 fn local_request_completes_without_response() {
     let _gate = one_at_a_time();
     let (mut near, mut far) = (Endpoint::on(&device(), LEN as usize), Endpoint::on(&device(), LEN as usize));
-    join(&mut near, &mut far);
+    connect_ends(&mut near, &mut far);
     let signaled = SendFlags::SIGNALED;
     for (wr_id, op, flags) in [
         (1, SendOp::Write(near.peer.host), SendFlags::empty()),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use verbs::{CmEvent, Cq, MemoryKind, SendOp};
 
-use crate::raw::{device, join};
+use crate::raw::{connect_ends, device};
 use crate::support::endpoint::{Endpoint, deadline};
 use crate::support::one_at_a_time;
 
@@ -27,7 +27,7 @@ fn connect_many(len: usize) -> (Vec<Endpoint>, Vec<Endpoint>, [Cq; 2]) {
         let [send_cq, recv_cq] = queues.clone();
         let (mut near, mut far) =
             (Endpoint::on(&device(), len), Endpoint::with(&shared, pd.clone(), send_cq, recv_cq, len));
-        join(&mut near, &mut far);
+        connect_ends(&mut near, &mut far);
         (near, far)
     });
     let (near, far) = pairs.unzip();
@@ -141,7 +141,7 @@ fn formerly_busy_connection_is_served_after_silence() {
         near[busy].sent_ok(100);
     }
     assert!(median(polls) <= POLLS);
-    let (last, gone) = (near.pop().expect("one"), far.last().expect("one"));
+    let (last, gone) = (near.pop().expect("a connection"), far.last().expect("a connection"));
     let num = gone.qp.num();
     drop(last);
     let began = Instant::now();

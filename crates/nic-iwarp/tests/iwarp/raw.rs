@@ -123,7 +123,7 @@ pub(crate) struct UndisturbedConn {
 
 /// Connects two endpoints.
 #[track_caller]
-pub(crate) fn join(near: &mut Endpoint, far: &mut Endpoint) {
+pub(crate) fn connect_ends(near: &mut Endpoint, far: &mut Endpoint) {
     let listener = far.listen();
     near.cm.connect(&near.qp, listener.addr(), &near.param()).expect("connecting");
     far.accept();
@@ -138,7 +138,7 @@ impl UndisturbedConn {
     #[track_caller]
     pub(crate) fn start(device: &Device) -> Self {
         let (mut far, mut near) = (Endpoint::on(device, 4096), Endpoint::on(&self::device(), 4096));
-        join(&mut near, &mut far);
+        connect_ends(&mut near, &mut far);
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (its_stop, its_rounds) = (stop.clone(), rounds.clone());
         let body = move || {

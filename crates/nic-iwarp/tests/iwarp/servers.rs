@@ -190,7 +190,7 @@ fn connecting_to_any_server_gives_one_event() {
     assert!(end.cm.poll_event().is_none(), "one event each");
     until("return of all descriptors", || (traces::descriptors() <= before).then_some(()));
     let mut proper = Endpoint::on(&device, 4096);
-    crate::raw::join(&mut end, &mut proper);
+    crate::raw::connect_ends(&mut end, &mut proper);
     undisturbed.end();
 }
 
@@ -306,7 +306,7 @@ fn unusable_addresses_are_reported() {
     let busy = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = busy.local_addr().expect("bound").port();
     for (addr, hint) in
-        [(at(port), "the port is taken"), ("203.0.113.1:0".parse().expect("one"), "no such address")]
+        [(at(port), "the port is taken"), ("203.0.113.1:0".parse().expect("an address"), "no such address")]
     {
         let error = end.cm.listen(addr, 1).expect_err(hint);
         assert!(matches!(error, Error::Address { .. }) && error.to_string().contains(hint), "{error}");
@@ -314,6 +314,6 @@ fn unusable_addresses_are_reported() {
     let bound = Endpoint::on(&open(&host::real::host(), &side("127.0.0.2")).expect("a side"), 64);
     let elsewhere = bound.cm.listen(at(0), 1).expect_err("another address").to_string();
     assert!(elsewhere.contains("127.0.0.2"), "{elsewhere}");
-    let v6 = bound.cm.connect(&bound.qp, "[::1]:1".parse().expect("one"), &ConnParam::default());
+    let v6 = bound.cm.connect(&bound.qp, "[::1]:1".parse().expect("an address"), &ConnParam::default());
     assert!(matches!(v6, Err(Error::Address { .. })), "{v6:?}");
 }

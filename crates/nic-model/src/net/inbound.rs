@@ -122,7 +122,7 @@ impl Network {
             OutOfOrder::Ignore => {}
             OutOfOrder::Missing(psn) => self.send_control(now, qp, psn, Body::SequenceNak),
             OutOfOrder::Acknowledge(psn) => self.send_control(now, qp, psn, Body::Ack),
-            OutOfOrder::Respond => self.want_to_send(now, qp),
+            OutOfOrder::Respond => self.schedule_send(now, qp),
         }
     }
 
@@ -144,7 +144,7 @@ impl Network {
         found.responder.take_receive(TakenReceive { wr_id, sges, slots, domain });
         if let Slots::SharedReceive(key, _) = slots
             && let Some(srq) = self.srqs.get_mut(key)
-            && srq.passes_limit()
+            && srq.take_limit_passed()
         {
             let context = srq.context;
             self.report_event(context, AsyncEvent::SrqLimitReached { srq: key });
@@ -212,7 +212,7 @@ impl Network {
     fn find_target(&self, number: u32, extents: &mut Vec<super::protection::Extent>) -> bool {
         let packet = &self.packets[number];
         extents.clear();
-        self.qps.get(packet.qp).is_some_and(|qp| qp.target(packet, &self.protection, extents))
+        self.qps.get(packet.qp).is_some_and(|qp| qp.target_extents(packet, &self.protection, extents))
     }
 
     /// Copies a packet's data, or `instead`, to their destination; returns whether all of it is accessible.
@@ -263,7 +263,7 @@ impl Network {
         let Some(found) = self.qps.get_mut(qp) else { return Ok(()) };
         let (port, mtu) = (found.port(), found.mtu());
         match found.responder.on_executed(packet, op, mtu) {
-            Acknowledgement::Response => self.want_to_send(now, qp),
+            Acknowledgement::Response => self.schedule_send(now, qp),
             Acknowledgement::Packet(psn) => self.send_control(now, qp, psn, Body::Ack),
             Acknowledgement::Along => self.ports.add_ack(now, port),
         }
@@ -347,7 +347,7 @@ impl Network {
         }
         let Some(found) = self.qps.get_mut(qp) else { return };
         match found.responder.queue_refusal(psn, refusal) {
-            true => self.want_to_send(now, qp),
+            true => self.schedule_send(now, qp),
             false => self.reject_request(now, qp, psn, refusal),
         }
     }
@@ -385,7 +385,7 @@ impl Network {
                     requester.oldest() > oldest && requester.has_more()
                 };
                 if self.qps.get(qp).is_some_and(|qp| more(&qp.requester)) {
-                    self.want_to_send(now, qp);
+                    self.schedule_send(now, qp);
                 }
             }
             Body::Nak(status) => {
@@ -397,7 +397,7 @@ impl Network {
                 Rnr::Pause => self.event_queue.schedule(now + pause, Event::RnrPauseEnded(qp)),
                 Rnr::Failed => self.advance(now, qp),
             },
-            Body::SequenceNak if requester.on_missing(now, psn) => self.want_to_send(now, qp),
+            Body::SequenceNak if requester.on_missing(now, psn) => self.schedule_send(now, qp),
             _ => {}
         }
     }
@@ -406,7 +406,7 @@ impl Network {
     pub(super) fn on_rnr_pause_ended(&mut self, now: Time, qp: u32) {
         if let Some(found) = self.qps.get_mut(qp) {
             found.requester.resume(now);
-            self.want_to_send(now, qp);
+            self.schedule_send(now, qp);
         }
     }
 
@@ -427,7 +427,7 @@ impl Network {
             }
             Response::Drop { resend } => {
                 if resend {
-                    self.want_to_send(now, qp);
+                    self.schedule_send(now, qp);
                 }
                 self.release(now, number);
             }
@@ -449,7 +449,7 @@ impl Network {
             ResponseProgress::Failed => self.advance(now, qp),
             ResponseProgress::Whole => {
                 self.advance(now, qp);
-                self.want_to_send(now, qp);
+                self.schedule_send(now, qp);
             }
         }
     }
@@ -464,7 +464,7 @@ impl Network {
             AnswerStatus::Failed => self.advance(now, qp),
             AnswerStatus::Resend(at) => {
                 self.event_queue.schedule(at, Event::AnswerCheck(qp));
-                self.want_to_send(now, qp);
+                self.schedule_send(now, qp);
             }
         }
     }

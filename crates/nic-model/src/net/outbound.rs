@@ -31,12 +31,12 @@ impl Network {
         }
         found.requester.count_doorbell();
         let card = found.card;
-        self.want_descriptor(qp);
+        self.queue_descriptor_fetch(qp);
         self.fetch(now, card);
     }
 
     /// Queues a queue pair for descriptor fetches, if it has any to fetch.
-    fn want_descriptor(&mut self, qp: u32) {
+    fn queue_descriptor_fetch(&mut self, qp: u32) {
         let Some(found) = self.qps.get_mut(qp) else { return };
         let descriptors = &mut self.cards[found.card].descriptors;
         if found.requester.queue_descriptor(descriptors.ahead) {
@@ -60,7 +60,7 @@ impl Network {
             let bytes = descriptors.send(sges, max_sge, inline);
             descriptors.fetching.push_back(qp);
             let done = self.cards[card].fetch(now, bytes);
-            self.want_descriptor(qp);
+            self.queue_descriptor_fetch(qp);
             self.event_queue.schedule(done, Event::DescriptorFetched(card as u32));
         }
     }
@@ -76,8 +76,8 @@ impl Network {
     pub(super) fn on_descriptor_fetched(&mut self, now: Time, card: usize) {
         let Some(qp) = self.cards[card].descriptors.fetching.pop_front() else { return };
         if self.qps.get_mut(qp).is_some_and(|qp| qp.requester.on_descriptor_fetched()) {
-            self.want_descriptor(qp);
-            self.want_to_send(now, qp);
+            self.queue_descriptor_fetch(qp);
+            self.schedule_send(now, qp);
         }
         self.fetch(now, card);
     }
@@ -86,7 +86,7 @@ impl Network {
 /// How the card selects the next packet.
 impl Network {
     /// Adds a queue pair to those of its card that have something to send, and starts sending.
-    pub(super) fn want_to_send(&mut self, now: Time, qp: u32) {
+    pub(super) fn schedule_send(&mut self, now: Time, qp: u32) {
         let Some(found) = self.qps.get_mut(qp) else { return };
         let PortId { card, port } = found.port();
         if found.activate() {
@@ -100,7 +100,7 @@ impl Network {
         if let Some(found) = self.qps.get_mut(qp) {
             found.requester.begin_due();
         }
-        self.want_to_send(now, qp);
+        self.schedule_send(now, qp);
     }
 
     /// Sends while there are packets, the engine is free and the wire's queue has room.
@@ -168,7 +168,7 @@ impl Network {
         }
         let (next, skipped) = found.requester.next_packet(now, &self.rules, memory, (base, mtu));
         if skipped {
-            self.want_descriptor(qp);
+            self.queue_descriptor_fetch(qp);
         }
         let Ok(next) = next else {
             self.advance(now, qp);
@@ -176,7 +176,7 @@ impl Network {
         };
         let outgoing = next?;
         if outgoing.ends {
-            self.want_descriptor(qp);
+            self.queue_descriptor_fetch(qp);
             if !self.cards[card].descriptors.idle {
                 self.fetch(now, card);
             }
@@ -263,7 +263,7 @@ impl Network {
             (packet.credit, packet.head_at) = (true, ready);
             return self.event_queue.schedule(ready, Event::PacketArrived(number));
         }
-        packet.ready_at = card.transport.hand_over(ready, packet.len);
+        packet.ready_at = card.transport.move_to_port(ready, packet.len);
         if self.ports.send(now, number, &mut self.packets, &self.event_queue) {
             self.has_left(now, from);
         }

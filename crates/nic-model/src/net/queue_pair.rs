@@ -182,12 +182,17 @@ impl QueuePair {
     }
 
     /// Finds the destination of a packet's data; returns whether all of it is accessible.
-    pub(super) fn target(&self, packet: &Packet, protection: &Protection, out: &mut Vec<Extent>) -> bool {
+    pub(super) fn target_extents(
+        &self,
+        packet: &Packet,
+        protection: &Protection,
+        out: &mut Vec<Extent>,
+    ) -> bool {
         out.clear();
         let domain = self.parts.domain;
         match packet.body {
             _ if !self.accepts() => false,
-            Body::Request(op) => self.responder.target(packet, op, (protection, domain), out),
+            Body::Request(op) => self.responder.target_extents(packet, op, (protection, domain), out),
             Body::ReadResponse | Body::AtomicResponse(_) => {
                 let (range, need) = ((packet.offset, packet.len), Access::LOCAL_WRITE);
                 self.requester.extents(packet.request, range, need, (protection, domain), out)

@@ -111,7 +111,7 @@ impl SharedReceiveQueue {
     }
 
     /// Whether the limit was passed; true only once.
-    pub(super) fn passes_limit(&mut self) -> bool {
+    pub(super) fn take_limit_passed(&mut self) -> bool {
         let passed = self.receives.len() < u64::from(self.limit);
         if passed {
             self.limit = 0;
@@ -157,8 +157,8 @@ mod tests {
     fn srq_limit_is_reported_once() {
         let mut srq = SharedReceiveQueue::new(1, 0, 1, queue(2));
         srq.arm_limit(2);
-        assert!(!srq.passes_limit());
+        assert!(!srq.take_limit_passed());
         srq.receives.take(EARLY, &mut Vec::new());
-        assert!(srq.passes_limit() && !srq.passes_limit());
+        assert!(srq.take_limit_passed() && !srq.take_limit_passed());
     }
 }

@@ -202,7 +202,7 @@ impl Responder {
     }
 
     /// Finds the destination of the data of a request's packet; returns whether all of it is accessible.
-    pub(super) fn target(
+    pub(super) fn target_extents(
         &self,
         packet: &Packet,
         op: SendOp,

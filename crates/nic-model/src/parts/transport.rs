@@ -83,7 +83,7 @@ impl Transport {
 
     /// A packet's data go from the engine to its port, by a path that all ports share; returns when they
     /// arrive.
-    pub(crate) fn hand_over(&mut self, now: Time, bytes: u64) -> Time {
+    pub(crate) fn move_to_port(&mut self, now: Time, bytes: u64) -> Time {
         self.ports.reserve(now, at_rate(bytes, self.ports_mbps)).max(now)
     }
 
@@ -134,7 +134,7 @@ mod tests {
         let params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let (mut transport, mut end) = (Transport::new(&params), Time::ZERO);
         for _ in 0..1000 {
-            end = transport.hand_over(Time::ZERO, 2048);
+            end = transport.move_to_port(Time::ZERO, 2048);
         }
         let reached = rate(1000 * 2048, end - Time::ZERO);
         assert!((reached - 1686.0).abs() < 10.0, "{reached}");

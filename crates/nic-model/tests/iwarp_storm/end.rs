@@ -26,7 +26,7 @@ const POLL_COST: Span = Span::from_ns(50);
 
 /// How an end finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum EndOutcome {
     /// All steps have completed at both ends.
     Clean,
     /// The connection was refused.
@@ -48,8 +48,8 @@ pub(crate) enum Ending {
 
 /// The observations of an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Report {
-    pub(crate) ending: Ending,
+pub(crate) struct EndReport {
+    pub(crate) ending: EndOutcome,
     pub(crate) time: Time,
     /// Steps in the order of completion, and steps that were flushed.
     pub(crate) completed: Vec<usize>,
@@ -71,13 +71,13 @@ pub(crate) struct Report {
 /// The meaning of an operation's identifier.
 #[derive(Clone, Copy, Debug)]
 enum OpMeaning {
-    Step(usize),
+    PlannedRequest(usize),
     /// A query whether this many steps have arrived.
     Question(usize),
 }
 
 /// A connected end.
-pub(crate) struct End<'a> {
+pub(crate) struct StormEnd<'a> {
     plan: &'a Plan,
     seed: u64,
     me: usize,
@@ -88,7 +88,7 @@ pub(crate) struct End<'a> {
     negotiated: Option<Negotiated>,
     /// Bytes that arrived together with the handshake.
     ahead: Vec<u8>,
-    report: Report,
+    report: EndReport,
     begun: Time,
     posted: usize,
     /// The posted operations, by identifier minus one.
@@ -114,20 +114,20 @@ pub(crate) struct End<'a> {
 }
 
 /// Continue, or the end's final state.
-type StepResult = Result<(), Ending>;
+type StepResult = Result<(), EndOutcome>;
 
-impl From<Reset> for Ending {
+impl From<Reset> for EndOutcome {
     fn from(_: Reset) -> Self {
         Self::Reset
     }
 }
 
-impl<'a> End<'a> {
+impl<'a> StormEnd<'a> {
     pub(crate) fn new(plan: &'a Plan, seed: u64, me: usize, streams: [Stream; 2]) -> Self {
         let [stream, again] = streams;
         let host = stream.node().host();
-        let report = Report {
-            ending: Ending::Refused,
+        let report = EndReport {
+            ending: EndOutcome::Refused,
             time: Time::ZERO,
             completed: Vec::new(),
             flushed: Vec::new(),
@@ -169,14 +169,14 @@ impl<'a> End<'a> {
     }
 
     /// Runs the end from handshake to close.
-    pub(crate) fn run(mut self) -> Report {
+    pub(crate) fn run(mut self) -> EndReport {
         let shaken = if self.me == 0 { self.initiate_up_to_twice() } else { self.respond() };
         let mut ending = match shaken {
             Ok(()) => self.run_connection(),
             Err(ending) => ending,
         };
         if self.me == 1
-            && matches!(ending, Ending::Refused | Ending::Reset | Ending::Closed { .. })
+            && matches!(ending, EndOutcome::Refused | EndOutcome::Reset | EndOutcome::Closed { .. })
             && let (Fault::Old | Fault::Shaken(..), Some(again)) = (self.plan.fault, self.again.take())
         {
             self.stream.shutdown_write();
@@ -187,7 +187,7 @@ impl<'a> End<'a> {
                 Err(ending) => ending,
             };
         }
-        if matches!(ending, Ending::Timeout) {
+        if matches!(ending, EndOutcome::Timeout) {
             self.stream.reset();
         } else {
             self.stream.shutdown_write();
@@ -204,12 +204,12 @@ impl<'a> End<'a> {
     }
 
     /// Sends some of these bytes, and receives some; `None` if nothing has arrived.
-    fn exchange(&self, out: &[u8]) -> Result<(usize, Option<Vec<u8>>), Ending> {
+    fn exchange(&self, out: &[u8]) -> Result<(usize, Option<Vec<u8>>), EndOutcome> {
         self.host.charge(POLL_COST);
         let sent = if out.is_empty() { 0 } else { self.stream.send(out)? };
         let mut bytes = vec![0; self.plan.read];
-        let came = self.stream.receive(&mut bytes)?;
-        Ok((sent, came.map(|n| bytes[..n].to_vec())))
+        let received = self.stream.receive(&mut bytes)?;
+        Ok((sent, received.map(|n| bytes[..n].to_vec())))
     }
 
     fn patience(&self) -> Option<Time> {
@@ -245,7 +245,7 @@ impl<'a> End<'a> {
         let mut machine = Initiator::new(config, self.now()).expect("the plan can be asked for");
         let found = self.host.clone().wait("initiate", &EventCount::new(), self.patience(), || {
             loop {
-                let (sent, came) = match self.exchange(machine.transmit()) {
+                let (sent, received) = match self.exchange(machine.transmit()) {
                     Ok(both) => both,
                     Err(ending) => {
                         machine.handle_eof();
@@ -253,10 +253,10 @@ impl<'a> End<'a> {
                     }
                 };
                 machine.transmitted(sent);
-                let bytes = came?;
-                let heard =
+                let bytes = received?;
+                let handled =
                     if bytes.is_empty() { Err(machine.handle_eof()) } else { machine.handle_bytes(&bytes) };
-                match heard {
+                match handled {
                     Ok((_, None)) => {}
                     Ok((taken, Some(outcome))) => {
                         let again = machine.may_retry_as_v1();
@@ -266,12 +266,12 @@ impl<'a> End<'a> {
                         if !self.may_fail() {
                             self.report.wrong.push(format!("no connection: {error}"));
                         }
-                        return Some(Err(Ending::Refused));
+                        return Some(Err(EndOutcome::Refused));
                     }
                 }
             }
         });
-        (found.unwrap_or(Err(Ending::Timeout)), machine.may_retry_as_v1())
+        (found.unwrap_or(Err(EndOutcome::Timeout)), machine.may_retry_as_v1())
     }
 
     fn on_reply(&mut self, outcome: HandshakeOutcome, rest: &[u8], may_retry_as_v1: bool) -> StepResult {
@@ -290,7 +290,7 @@ impl<'a> End<'a> {
                 if !expected && !self.may_fail() {
                     self.report.wrong.push("rejected".into());
                 }
-                Err(Ending::Refused)
+                Err(EndOutcome::Refused)
             }
         }
     }
@@ -301,19 +301,19 @@ impl<'a> End<'a> {
         let found = self.host.clone().wait("respond", &EventCount::new(), self.patience(), || {
             while decided.is_none() {
                 let bytes = match self.exchange(&[]) {
-                    Ok((_, came)) => came?,
+                    Ok((_, received)) => received?,
                     Err(ending) => return Some(Err(ending)),
                 };
-                let heard =
+                let handled =
                     if bytes.is_empty() { Err(machine.handle_eof()) } else { machine.handle_bytes(&bytes) };
-                decided = match heard {
+                decided = match handled {
                     Ok((_, None)) => None,
                     Ok((_, Some(_))) if self.plan.fault == Fault::Reject => {
                         machine.reject(b"no").expect("there is a request");
-                        Some(Err(Ending::Refused))
+                        Some(Err(EndOutcome::Refused))
                     }
                     Ok((_, Some(_))) => Some(self.accept(machine.accept(&self.plan.accept))),
-                    Err(_) => Some(Err(Ending::Refused)),
+                    Err(_) => Some(Err(EndOutcome::Refused)),
                 };
             }
             self.host.charge(POLL_COST);
@@ -325,7 +325,7 @@ impl<'a> End<'a> {
                 Err(reset) => Some(Err(reset.into())),
             }
         });
-        found.unwrap_or(Err(Ending::Timeout))
+        found.unwrap_or(Err(EndOutcome::Timeout))
     }
 
     fn accept(&mut self, accepted: Result<Negotiated, HandshakeError>) -> StepResult {
@@ -344,7 +344,7 @@ impl<'a> End<'a> {
                 if !expected && !self.may_fail() {
                     self.report.wrong.push(format!("not accepted: {error}"));
                 }
-                Err(Ending::Refused)
+                Err(EndOutcome::Refused)
             }
         }
     }
@@ -365,7 +365,7 @@ impl<'a> End<'a> {
         (endpoint, written)
     }
 
-    fn run_connection(&mut self) -> Ending {
+    fn run_connection(&mut self) -> EndOutcome {
         let negotiated = self.negotiated.take().expect("hands were shaken");
         self.choose_arrival_query(&negotiated);
         let (mut endpoint, written) = self.set_up_memory(&negotiated);
@@ -390,11 +390,11 @@ impl<'a> End<'a> {
             });
             match turn {
                 Some(Some(ending)) => break ending,
-                None if self.host.now() >= self.begun + PATIENCE => break Ending::Timeout,
+                None if self.host.now() >= self.begun + PATIENCE => break EndOutcome::Timeout,
                 _ => {}
             }
         };
-        if ending == Ending::Quit && matches!(self.plan.fault, Fault::Leave(..)) {
+        if ending == EndOutcome::Quit && matches!(self.plan.fault, Fault::Leave(..)) {
             endpoint.connection.finish();
             // The other end's report shows whether this arrived.
             let _ = self.send_rest(&mut endpoint, ending);
@@ -425,14 +425,14 @@ impl<'a> End<'a> {
     fn turn(&mut self, endpoint: &mut Endpoint) -> StepResult {
         self.post(endpoint)?;
         loop {
-            let (sent, came) = self.exchange(&self.out)?;
+            let (sent, received) = self.exchange(&self.out)?;
             self.out.drain(..sent);
             self.taken += sent as u64;
             while let Some((_, step)) = self.sending.pop_front_if(|(upto, _)| *upto <= self.taken) {
                 self.report.completed.push(step);
             }
             let before = (self.made, self.logged);
-            match &came {
+            match &received {
                 Some(bytes) if bytes.is_empty() => return self.on_eof(endpoint),
                 Some(bytes) => endpoint.receive_bytes(bytes),
                 None => {}
@@ -445,7 +445,7 @@ impl<'a> End<'a> {
                 return self.send_rest(endpoint, ending);
             }
             self.post(endpoint)?;
-            if sent == 0 && came.is_none() && before == (self.made, self.logged) {
+            if sent == 0 && received.is_none() && before == (self.made, self.logged) {
                 break;
             }
         }
@@ -473,7 +473,7 @@ impl<'a> End<'a> {
         {
             let here = (self.me, self.posted);
             if [Fault::Quit(here.0, here.1), Fault::Leave(here.0, here.1)].contains(&self.plan.fault) {
-                return Err(Ending::Quit);
+                return Err(EndOutcome::Quit);
             }
             // The final message waits for all answers, so it is sent when everything before it has arrived;
             // its own arrival is not queried.
@@ -482,7 +482,7 @@ impl<'a> End<'a> {
                 break;
             }
             match endpoint.post(step.kind, &step.data, step.fence) {
-                Ok(id) => self.name(id, OpMeaning::Step(self.posted)),
+                Ok(id) => self.name(id, OpMeaning::PlannedRequest(self.posted)),
                 Err(PostError::Full | PostError::Closed) => {
                     self.full = true;
                     break;
@@ -491,7 +491,7 @@ impl<'a> End<'a> {
                     if !self.may_fail() {
                         self.report.wrong.push(format!("step {} was not taken: {error}", self.posted));
                     }
-                    return Err(Ending::Quit);
+                    return Err(EndOutcome::Quit);
                 }
             }
             let look = self.to_open_request(self.posted);
@@ -591,7 +591,7 @@ impl<'a> End<'a> {
         {
             self.made += self.out.len() as u64;
             if let (Origin::Op(id), true) = (origin, last) {
-                let OpMeaning::Step(step) = self.names[id as usize - 1] else { continue };
+                let OpMeaning::PlannedRequest(step) = self.names[id as usize - 1] else { continue };
                 let kind = self.plan.programs[self.me].steps[step].kind;
                 let asked_about = self.may_query && step + 1 < self.plan.programs[self.me].steps.len();
                 if !asked_about && !matches!(kind, OpKind::Read(_) | OpKind::Atomic { .. }) {
@@ -603,7 +603,7 @@ impl<'a> End<'a> {
 
     /// Processes the new log entries of the state machine; returns the final state, if an entry ends the
     /// connection.
-    fn process_events(&mut self, endpoint: &Endpoint) -> Option<Ending> {
+    fn process_events(&mut self, endpoint: &Endpoint) -> Option<EndOutcome> {
         let mut end = None;
         for log in &endpoint.log()[self.logged..] {
             if let EndpointEvent::ReadDone(id) | EndpointEvent::AtomicDone(id, _) = log {
@@ -612,7 +612,7 @@ impl<'a> End<'a> {
                         self.mark_arrived(upto);
                         continue;
                     }
-                    OpMeaning::Step(step) => self.mark_arrived(step),
+                    OpMeaning::PlannedRequest(step) => self.mark_arrived(step),
                 }
             }
             let brought = match log {
@@ -622,22 +622,22 @@ impl<'a> End<'a> {
                     continue;
                 }
                 EndpointEvent::Failed(code) => {
-                    end = end.or(Some(Ending::Failed(*code)));
+                    end = end.or(Some(EndOutcome::Failed(*code)));
                     continue;
                 }
                 EndpointEvent::Terminated(code) => {
                     self.evaluate_terminate(endpoint);
-                    end = end.or(Some(Ending::Terminated(*code)));
+                    end = end.or(Some(EndOutcome::Terminated(*code)));
                     continue;
                 }
                 EndpointEvent::ReadDone(id) => {
-                    let OpMeaning::Step(step) = self.names[*id as usize - 1] else { continue };
+                    let OpMeaning::PlannedRequest(step) = self.names[*id as usize - 1] else { continue };
                     let wanted = &self.plan.programs[self.me].steps[step].brings;
                     (*id, endpoint.read_result(*id, wanted.len()).map(<[u8]>::to_vec))
                 }
                 EndpointEvent::AtomicDone(id, original) => (*id, Some(original.to_ne_bytes().to_vec())),
             };
-            let OpMeaning::Step(step) = self.names[brought.0 as usize - 1] else { continue };
+            let OpMeaning::PlannedRequest(step) = self.names[brought.0 as usize - 1] else { continue };
             if brought.1.as_ref() != Some(&self.plan.programs[self.me].steps[step].brings) {
                 self.report.wrong.push(format!("step {step} brought something else"));
             }
@@ -648,8 +648,8 @@ impl<'a> End<'a> {
     }
 
     /// Sends the remaining bytes of the state machine, which include a Terminate if this end found the error.
-    fn send_rest(&mut self, endpoint: &mut Endpoint, ending: Ending) -> StepResult {
-        if matches!(ending, Ending::Terminated(_)) {
+    fn send_rest(&mut self, endpoint: &mut Endpoint, ending: EndOutcome) -> StepResult {
+        if matches!(ending, EndOutcome::Terminated(_)) {
             return Err(ending);
         }
         let host = self.host.clone();
@@ -658,7 +658,7 @@ impl<'a> End<'a> {
             self.produce_fpdu(endpoint);
             match self.stream.send(&self.out) {
                 Ok(sent) => drop(self.out.drain(..sent)),
-                Err(reset) => return Some(Err(Ending::from(reset))),
+                Err(reset) => return Some(Err(EndOutcome::from(reset))),
             }
             // Keeps reading, so that the other end can finish sending and then receives the Terminate.
             let mut void = [0; 4096];
@@ -671,7 +671,7 @@ impl<'a> End<'a> {
             }
             (self.out.is_empty() && endpoint.connection.is_closed()).then_some(Err(ending))
         });
-        said.unwrap_or(Err(Ending::Timeout))
+        said.unwrap_or(Err(EndOutcome::Timeout))
     }
 
     fn on_eof(&mut self, endpoint: &mut Endpoint) -> StepResult {
@@ -680,6 +680,6 @@ impl<'a> End<'a> {
             self.complete_receipted(endpoint);
         }
         let cut = endpoint.receive_eof().is_err();
-        Err(if done && !cut { Ending::Clean } else { Ending::Closed { cut } })
+        Err(if done && !cut { EndOutcome::Clean } else { EndOutcome::Closed { cut } })
     }
 }

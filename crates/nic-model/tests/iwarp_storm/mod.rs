@@ -18,24 +18,24 @@ use iwarp::testing::EndpointEvent;
 use iwarp::tx::OpKind;
 use nic_model::stream::connect;
 
-use end::{End, Ending, Report};
-use plan::{Fault, Plan, Program, Step, WRITABLE};
+use end::{EndOutcome, EndReport, StormEnd};
+use plan::{Fault, Plan, PlannedRequest, Program, WRITABLE};
 
 /// Both ends finish within this time after a reset.
 const RESET_BOUND: Span = Span::from_us(50);
 
 /// The result of a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct SeedResult {
     pub(crate) ended: Ended,
-    pub(crate) reports: [Report; 2],
+    pub(crate) reports: [EndReport; 2],
 }
 
 /// Runs a seed and checks it.
 ///
 /// # Errors
 /// A description of all errors.
-pub(crate) fn run(seed: u64, fiber_kind: FiberKind) -> Result<Run, String> {
+pub(crate) fn run(seed: u64, fiber_kind: FiberKind) -> Result<SeedResult, String> {
     let plan = Arc::new(Plan::new(seed));
     let mut world = World::new(Config { seed, fiber_kind, max_events: 50_000_000, ..Config::default() });
     let nodes = [world.add_node("initiator"), world.add_node("responder")];
@@ -49,7 +49,7 @@ pub(crate) fn run(seed: u64, fiber_kind: FiberKind) -> Result<Run, String> {
     for (me, streams) in [[a, again.0], [b, again.1]].into_iter().enumerate() {
         let (plan, reports) = (plan.clone(), reports.clone());
         let body = move || {
-            let report = End::new(&plan, seed, me, streams).run();
+            let report = StormEnd::new(&plan, seed, me, streams).run();
             reports.lock().expect("nobody panics with it")[me] = Some(report);
         };
         world.spawn(["initiator", "responder"][me], &[&nodes[me]], body).map_err(|e| e.to_string())?;
@@ -58,7 +58,7 @@ pub(crate) fn run(seed: u64, fiber_kind: FiberKind) -> Result<Run, String> {
     let [Some(a), Some(b)] = reports.lock().expect("all ranks have ended").clone() else {
         return Err("an end said nothing".into());
     };
-    let run = Run { ended, reports: [a, b] };
+    let run = SeedResult { ended, reports: [a, b] };
     let damaged = match plan.fault {
         Fault::Flip(end, _) | Fault::Hit(end, _) => damage[end].is_bit_flipped().then_some(end),
         _ => None,
@@ -75,7 +75,7 @@ pub(crate) fn run(seed: u64, fiber_kind: FiberKind) -> Result<Run, String> {
 ///
 /// # Errors
 /// A description of all errors, with the command that reproduces them.
-pub(crate) fn run_twice(seed: u64) -> Result<Run, String> {
+pub(crate) fn run_twice(seed: u64) -> Result<SeedResult, String> {
     let again = format!(
         "to see it again: cargo run --release -p nic-model --example iwarp_storm -- {seed}..{}",
         seed + 1
@@ -86,8 +86,8 @@ pub(crate) fn run_twice(seed: u64) -> Result<Run, String> {
     if once == twice { Ok(once) } else { Err(format!("seed {seed} is not always the same\n{again}")) }
 }
 
-fn endings(reports: &[Report; 2]) -> String {
-    let end = |report: &Report| {
+fn endings(reports: &[EndReport; 2]) -> String {
+    let end = |report: &EndReport| {
         format!(
             "{:?} at {:?}, {} completed, {} messages",
             report.ending,
@@ -100,7 +100,7 @@ fn endings(reports: &[Report; 2]) -> String {
 }
 
 /// All errors of a run. A bit was flipped in the direction of `damaged`.
-fn check(plan: &Plan, reports: &[Report; 2], damaged: Option<usize>) -> Vec<String> {
+fn check(plan: &Plan, reports: &[EndReport; 2], damaged: Option<usize>) -> Vec<String> {
     let mut wrong: Vec<String> = reports.iter().flat_map(|report| report.wrong.clone()).collect();
     if damaged.is_some() && !plan.has_crcs() {
         // Content may be damaged, but no byte may be placed without a right.
@@ -115,13 +115,14 @@ fn check(plan: &Plan, reports: &[Report; 2], damaged: Option<usize>) -> Vec<Stri
         }
         let received = check_messages(program, other, &mut wrong);
         check_bytes(program, own, other, received, &mut wrong);
-        if damaged == Some(end) && other.ending == Ending::Clean && matches!(plan.fault, Fault::Flip(..)) {
+        if damaged == Some(end) && other.ending == EndOutcome::Clean && matches!(plan.fault, Fault::Flip(..))
+        {
             wrong.push("a flipped bit was not noticed".into());
         }
         if own.promised {
             check_promises(program, own, other, received, &mut wrong);
             let left = matches!(plan.fault, Fault::Leave(leaver, _) if leaver != end);
-            if left && own.ending == (Ending::Closed { cut: false }) {
+            if left && own.ending == (EndOutcome::Closed { cut: false }) {
                 check_receipts(program, own, received, &mut wrong);
             }
         }
@@ -130,48 +131,51 @@ fn check(plan: &Plan, reports: &[Report; 2], damaged: Option<usize>) -> Vec<Stri
     let both = |ending| a == ending && b == ending;
     let code = |end: usize| plan.programs[end].steps.iter().find_map(|step| step.breaks);
     let fits = match plan.fault {
-        Fault::None => both(Ending::Clean),
-        Fault::Reject | Fault::NoFirstMessage => both(Ending::Refused),
-        Fault::Old => both(Ending::Clean),
+        Fault::None => both(EndOutcome::Clean),
+        Fault::Reject | Fault::NoFirstMessage => both(EndOutcome::Refused),
+        Fault::Old => both(EndOutcome::Clean),
         // The arrived messages show the effect.
         Fault::Shaken(..) | Fault::Hit(..) => true,
         // The stream may have been too short for the reset; one end may have finished before it.
         Fault::Reset(..) => {
-            both(Ending::Clean) || both(Ending::Reset) || a == Ending::Reset || b == Ending::Reset
+            both(EndOutcome::Clean)
+                || both(EndOutcome::Reset)
+                || a == EndOutcome::Reset
+                || b == EndOutcome::Reset
         }
-        Fault::Flip(..) => damaged.is_some() || both(Ending::Clean),
+        Fault::Flip(..) => damaged.is_some() || both(EndOutcome::Clean),
         Fault::Quit(end, after) | Fault::Leave(end, after) => {
             let quits = after < plan.programs[end].steps.len();
             let other = [b, a][end];
             if quits {
-                [a, b][end] == Ending::Quit && matches!(other, Ending::Closed { .. })
+                [a, b][end] == EndOutcome::Quit && matches!(other, EndOutcome::Closed { .. })
             } else {
-                both(Ending::Clean)
+                both(EndOutcome::Clean)
             }
         }
         Fault::Breach(end) => code(end).is_some_and(|code| {
             let breach = plan.programs[end].steps.iter().position(|step| step.breaks.is_some());
-            [a, b][end] == Ending::Terminated(code)
-                && [b, a][end] == Ending::Failed(code)
+            [a, b][end] == EndOutcome::Terminated(code)
+                && [b, a][end] == EndOutcome::Failed(code)
                 && (reports[end].blamed == breach && reports[end].covered || !reports[end].promised)
         }),
     };
     if !fits {
         wrong.push(format!("the endings do not fit: {:?}", code(0).or(code(1))));
     }
-    if both(Ending::Reset) && gap(reports) > RESET_BOUND {
+    if both(EndOutcome::Reset) && gap(reports) > RESET_BOUND {
         wrong.push(format!("the ends heard of the reset {:?} apart", gap(reports)));
     }
     wrong
 }
 
-fn gap(reports: &[Report; 2]) -> Span {
+fn gap(reports: &[EndReport; 2]) -> Span {
     let [a, b] = [reports[0].time, reports[1].time];
     a.max(b).since(a.min(b))
 }
 
 /// Each step has completed once or was flushed; steps of one kind in order.
-fn check_completions(program: &Program, own: &Report, wrong: &mut Vec<String>) {
+fn check_completions(program: &Program, own: &EndReport, wrong: &mut Vec<String>) {
     let mut all: Vec<usize> = own.completed.iter().chain(&own.flushed).copied().collect();
     all.sort_unstable();
     if all != (0..program.steps.len()).collect::<Vec<_>>() {
@@ -185,12 +189,12 @@ fn check_completions(program: &Program, own: &Report, wrong: &mut Vec<String>) {
     }
 }
 
-fn fetches(step: &Step) -> bool {
+fn fetches(step: &PlannedRequest) -> bool {
     matches!(step.kind, OpKind::Read(_) | OpKind::Atomic { .. })
 }
 
 /// The message that the other end must receive for a step.
-fn message(step: &Step) -> Option<EndpointEvent> {
+fn message(step: &PlannedRequest) -> Option<EndpointEvent> {
     match step.kind {
         OpKind::Send { solicited, invalidate, .. } => {
             Some(EndpointEvent::Received { data: step.data.clone(), solicited, invalidated: invalidate })
@@ -202,7 +206,7 @@ fn message(step: &Step) -> Option<EndpointEvent> {
 
 /// Checks that the other end has received the first messages of the program, or all before the one that
 /// violates a rule. Returns how many steps have therefore arrived.
-fn check_messages(program: &Program, other: &Report, wrong: &mut Vec<String>) -> usize {
+fn check_messages(program: &Program, other: &EndReport, wrong: &mut Vec<String>) -> usize {
     let breach = program.steps.iter().position(|step| step.breaks.is_some());
     let wanted: Vec<(usize, EndpointEvent)> = program.steps[..breach.unwrap_or(program.steps.len())]
         .iter()
@@ -214,7 +218,7 @@ fn check_messages(program: &Program, other: &Report, wrong: &mut Vec<String>) ->
     if !same || count > wanted.len() {
         wrong.push(format!("{count} messages, and not those that were sent"));
     }
-    let all = other.ending == Ending::Clean || breach.is_some();
+    let all = other.ending == EndOutcome::Clean || breach.is_some();
     if all && count != wanted.len() {
         wrong.push(format!("{count} messages of {}", wanted.len()));
     }
@@ -222,7 +226,13 @@ fn check_messages(program: &Program, other: &Report, wrong: &mut Vec<String>) ->
 }
 
 /// Checks that completed steps have arrived, at an end whose completions promise that.
-fn check_promises(program: &Program, own: &Report, other: &Report, received: usize, wrong: &mut Vec<String>) {
+fn check_promises(
+    program: &Program,
+    own: &EndReport,
+    other: &EndReport,
+    received: usize,
+    wrong: &mut Vec<String>,
+) {
     // The arrival of the last step is not queried.
     let asked = &program.steps[..program.steps.len() - 1];
     for &number in &own.completed {
@@ -244,9 +254,10 @@ fn check_promises(program: &Program, own: &Report, other: &Report, received: usi
 
 /// Each message that the other end received before it closed in order completes, unless an unanswered request
 /// precedes it.
-fn check_receipts(program: &Program, own: &Report, received: usize, wrong: &mut Vec<String>) {
+fn check_receipts(program: &Program, own: &EndReport, received: usize, wrong: &mut Vec<String>) {
     let known = program.steps[..received].iter().enumerate();
-    let unanswered = |(number, step): &(usize, &Step)| fetches(step) && !own.completed.contains(number);
+    let unanswered =
+        |(number, step): &(usize, &PlannedRequest)| fetches(step) && !own.completed.contains(number);
     let upto = known.clone().find(unanswered).map_or(received, |(number, _)| number);
     for (number, step) in known.take(upto) {
         if message(step).is_some() && !own.completed.contains(&number) {
@@ -256,7 +267,13 @@ fn check_receipts(program: &Program, own: &Report, received: usize, wrong: &mut 
 }
 
 /// The written bytes are in place as far as required, and no others.
-fn check_bytes(program: &Program, own: &Report, other: &Report, received: usize, wrong: &mut Vec<String>) {
+fn check_bytes(
+    program: &Program,
+    own: &EndReport,
+    other: &EndReport,
+    received: usize,
+    wrong: &mut Vec<String>,
+) {
     if other.written.is_empty() {
         return;
     }

@@ -19,7 +19,7 @@ pub(crate) const BYE: &[u8] = b"good bye";
 
 /// A request of an end.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
+pub(crate) struct PlannedRequest {
     /// Pause before it is posted.
     pub(crate) pause: Span,
     pub(crate) fence: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Step {
 /// The program of one end.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<PlannedRequest>,
     /// Bytes of the region that the steps write, in sequence.
     pub(crate) writable: usize,
     /// Sizes of the receives that the other end posts.
@@ -282,7 +282,7 @@ impl ProgramBuilder<'_> {
     fn add(&mut self, kind: OpKind, data: Vec<u8>, brings: Vec<u8>) {
         let pause = if self.rng.one_in(2) { Span::ZERO } else { Span::from_ns(self.rng.below(30_000)) };
         let fence = self.rng.one_in(8);
-        self.program.steps.push(Step { pause, fence, kind, data, brings, breaks: None });
+        self.program.steps.push(PlannedRequest { pause, fence, kind, data, brings, breaks: None });
     }
 
     fn write(&mut self) {

@@ -129,7 +129,7 @@ fn push_row(rows: &mut String, what: &str, times: &[Span]) {
 }
 
 /// One end of a connection.
-struct End {
+struct Endpoint {
     device: Device,
     cq: Cq,
     qp: Qp,
@@ -137,7 +137,7 @@ struct End {
     nic: Option<Mr>,
 }
 
-impl End {
+impl Endpoint {
     fn new(device: &Device, srq: Option<&Srq>, channel: Option<&CompChannel>) -> Self {
         let pd = srq.map_or_else(|| device.alloc_pd().expect("a domain"), |srq| srq.pd().clone());
         let cq = match channel {
@@ -177,7 +177,7 @@ impl End {
 }
 
 /// Connects two ends by a port of the second end's card.
-fn connect(a: &End, b: &End, port: usize) {
+fn connect(a: &Endpoint, b: &Endpoint, port: usize) {
     let (near, far) = (a.device.create_cm().expect("a channel"), b.device.create_cm().expect("a channel"));
     let listener = far.listen(SocketAddr::new(b.device.attr().port_addrs[port], 0), 1).expect("a listener");
     near.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
@@ -190,8 +190,8 @@ fn connect(a: &End, b: &End, port: usize) {
     }
 }
 
-fn pair(a: &Device, b: &Device, port: usize) -> (End, End) {
-    let (near, far) = (End::new(a, None, None), End::new(b, None, None));
+fn pair(a: &Device, b: &Device, port: usize) -> (Endpoint, Endpoint) {
+    let (near, far) = (Endpoint::new(a, None, None), Endpoint::new(b, None, None));
     connect(&near, &far, port);
     (near, far)
 }
@@ -230,7 +230,7 @@ fn measure_single_operations(a: &Device, b: &Device, rows: &mut String) {
     measure_wake_from_channel(a, b, rows);
 }
 
-fn write_once(near: &End, (source, target): (&Mr, &Mr), size: u32, rows: &mut String) {
+fn write_once(near: &Endpoint, (source, target): (&Mr, &Mr), size: u32, rows: &mut String) {
     let host = near.device.host();
     wait_until_idle(&near.device);
     let last = u64::from(size).div_ceil(8) * 8 - 8;
@@ -248,7 +248,7 @@ fn write_once(near: &End, (source, target): (&Mr, &Mr), size: u32, rows: &mut St
 }
 
 /// Operations that return data.
-fn measure_operations_with_response(near: &End, far: &End, rows: &mut String) {
+fn measure_operations_with_response(near: &Endpoint, far: &Endpoint, rows: &mut String) {
     let host = near.device.host();
     let timed = |op, sges: &[verbs::Sge]| {
         wait_until_idle(&near.device);
@@ -270,7 +270,7 @@ fn measure_operations_with_response(near: &End, far: &End, rows: &mut String) {
 }
 
 /// Forms of writes and sends: several pieces, inline, immediate data, and a receiver that is not ready.
-fn variants(near: &End, far: &End, rows: &mut String) {
+fn variants(near: &Endpoint, far: &Endpoint, rows: &mut String) {
     let host = near.device.host();
     let timed = |wr: &SendWr<'_>| {
         wait_until_idle(&near.device);
@@ -302,7 +302,7 @@ fn variants(near: &End, far: &End, rows: &mut String) {
 /// A send that ends a sleep on a completion channel.
 fn measure_wake_from_channel(a: &Device, b: &Device, rows: &mut String) {
     let channel = b.create_comp_channel().expect("a channel");
-    let (near, far) = (End::new(a, None, None), End::new(b, None, Some(&channel)));
+    let (near, far) = (Endpoint::new(a, None, None), Endpoint::new(b, None, Some(&channel)));
     connect(&near, &far, 0);
     far.receive(1, 8);
     far.cq.req_notify(false).expect("a channel");
@@ -342,7 +342,7 @@ fn streams(a: &Device, b: &Device, rows: &mut String) {
 
 fn stream(
     what: &str,
-    ends: &[(&End, &End)],
+    ends: &[(&Endpoint, &Endpoint)],
     (size, count): (u32, u64),
     op: fn(verbs::RemoteAddr) -> SendOp,
     rows: &mut String,
@@ -373,10 +373,10 @@ fn receives(a: &Device, b: &Device, rows: &mut String) {
     }
     let pd = b.alloc_pd().expect("a domain");
     let srq = pd.create_srq(SrqInit { max_wr: DEPTH, max_sge: 1 }).expect("a shared receive queue");
-    let ends: Vec<(End, End)> =
-        (0..3).map(|_| (End::new(a, None, None), End::new(b, Some(&srq), None))).collect();
+    let ends: Vec<(Endpoint, Endpoint)> =
+        (0..3).map(|_| (Endpoint::new(a, None, None), Endpoint::new(b, Some(&srq), None))).collect();
     ends.iter().for_each(|(near, far)| connect(near, far, 0));
-    let (nears, fars): (Vec<&End>, Vec<&End>) = ends.iter().map(|(near, far)| (near, far)).unzip();
+    let (nears, fars): (Vec<&Endpoint>, Vec<&Endpoint>) = ends.iter().map(|(near, far)| (near, far)).unzip();
     let memory = pd.reg_mr(&Buf::alloc(4096).expect("memory"), Access::ALL).expect("a region");
     srq.arm_limit(10).expect("a limit");
     let post = |i| srq.post_recv(&RecvWr::new(i, &[memory.sge(0, 512)])).expect("post");
@@ -385,7 +385,14 @@ fn receives(a: &Device, b: &Device, rows: &mut String) {
     assert!(limit.into_iter().any(|event| matches!(event, AsyncEvent::SrqLimitReached { .. })));
 }
 
-fn messages(what: &str, nears: &[&End], fars: &[&End], size: u32, receive: &dyn Fn(u64), rows: &mut String) {
+fn messages(
+    what: &str,
+    nears: &[&Endpoint],
+    fars: &[&Endpoint],
+    size: u32,
+    receive: &dyn Fn(u64),
+    rows: &mut String,
+) {
     let (host, count) = (nears[0].device.host(), 128);
     wait_until_idle(&nears[0].device);
     (0..count).for_each(receive);

@@ -30,7 +30,7 @@ pub(crate) enum MeasuredRails {
 }
 
 /// One endpoint.
-pub(crate) struct End {
+pub(crate) struct Endpoint {
     pub(crate) device: Device,
     pub(crate) qp: Qp,
     pub(crate) send_cq: Cq,
@@ -41,14 +41,14 @@ pub(crate) struct End {
 
 /// Both endpoints; the far one may have a thread that answers messages.
 pub(crate) struct Pair {
-    pub(crate) near: End,
-    pub(crate) far: Arc<End>,
+    pub(crate) near: Endpoint,
+    pub(crate) far: Arc<Endpoint>,
     stop: Arc<AtomicBool>,
     echo: Option<JoinHandle<()>>,
 }
 
 /// The time by which any operation must have finished.
-fn deadline(end: &End) -> Option<Time> {
+fn deadline(end: &Endpoint) -> Option<Time> {
     end.device.host().after(Span::from_secs(60))
 }
 
@@ -74,7 +74,7 @@ fn device(spaces: &Spaces, side: usize, rails: MeasuredRails) -> Device {
     })
 }
 
-impl End {
+impl Endpoint {
     fn new(device: Device) -> Self {
         let pd = device.alloc_pd().expect("a domain");
         let [send_cq, recv_cq] = [(); 2].map(|()| device.create_cq(256).expect("a queue"));
@@ -102,7 +102,7 @@ impl End {
 impl Pair {
     /// Connected endpoints without an answering thread.
     pub(crate) fn connect(spaces: &Spaces, rails: MeasuredRails) -> Self {
-        let (near, far) = (End::new(device(spaces, 0, rails)), End::new(device(spaces, 1, rails)));
+        let (near, far) = (Endpoint::new(device(spaces, 0, rails)), Endpoint::new(device(spaces, 1, rails)));
         let rail = if let MeasuredRails::Alone(rail) = rails { rail } else { 0 };
         let addr = SocketAddr::new(spaces.rails()[rail][1].1, 0);
         let listener = far.cm.listen(addr, 1).expect("a listener");
@@ -114,7 +114,7 @@ impl Pair {
             }
             other => panic!("{other:?}"),
         }
-        [&near, &far].into_iter().for_each(End::wait_established);
+        [&near, &far].into_iter().for_each(Endpoint::wait_established);
         Self { near, far: Arc::new(far), stop: Arc::default(), echo: None }
     }
 

@@ -21,9 +21,9 @@ use crate::qp::QpInner;
 /// Handles all connection events of the rails, and continues what waited for them.
 pub(crate) fn progress(device: &Arc<DeviceInner>) {
     for cm in device.live_cms() {
-        for (rail, of_rail) in cm.of_rails.iter().enumerate() {
-            while let Some(event) = of_rail.poll_event() {
-                on_event(device, rail, of_rail, event, Some(&cm));
+        for (rail, rail_cm) in cm.rail_cms.iter().enumerate() {
+            while let Some(event) = rail_cm.poll_event() {
+                on_event(device, rail, rail_cm, event, Some(&cm));
             }
         }
     }
@@ -34,7 +34,7 @@ pub(crate) fn progress(device: &Arc<DeviceInner>) {
     }
     progress_channels(device);
     // Accepted queue pairs whose lanes were not connected in time have failed.
-    device.expected.retain(|qp| !establish::give_up_if_overdue(device, qp));
+    device.expected.retain(|qp| !establish::fail_if_timed_out(device, qp));
 }
 
 /// Handles a connection event of a rail; `of` is the program's channel that received it.
@@ -118,7 +118,7 @@ fn own_qp(qp: &Arc<dyn QpOps>) -> Result<Arc<QpInner>> {
 /// API handle of a listener.
 struct ListenerHandle {
     device: Arc<DeviceInner>,
-    of_rail: Option<Listener>,
+    rail_listener: Option<Listener>,
     addr: SocketAddr,
     cm: Arc<CmEvents>,
 }
@@ -132,7 +132,7 @@ impl ListenerOps for ListenerHandle {
 impl Drop for ListenerHandle {
     /// Rejects the requests that the program has not taken, by dropping them.
     fn drop(&mut self) {
-        drop(self.of_rail.take());
+        drop(self.rail_listener.take());
         if self.device.shared.is_inherited() {
             return;
         }
@@ -164,8 +164,8 @@ impl CmOps for CmHandle {
         let screen = Arc::new(ListenerScreen::new(&self.device.shared, screen));
         let listener = self.cm.rail_cm(0).listen_screened(addr, backlog, screen)?;
         let addr = listener.addr();
-        let (device, of_rail, cm) = (self.device.clone(), Some(listener), self.cm.clone());
-        Ok(Box::new(ListenerHandle { device, of_rail, addr, cm }))
+        let (device, rail_listener, cm) = (self.device.clone(), Some(listener), self.cm.clone());
+        Ok(Box::new(ListenerHandle { device, rail_listener, addr, cm }))
     }
 
     fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {

@@ -318,8 +318,9 @@ impl Completions {
         begins
     }
 
-    /// As [`Completions::arm_for_service`], for requests that wait for completions while nobody may poll. If a rail's report is being
-    /// handled at this moment, `armed_for_service` may be a leftover: the service finds the request and arms the queues again.
+    /// As [`Completions::arm_for_service`], for requests that wait for completions while nobody may poll. If a rail's
+    /// report is being handled at this moment, `armed_for_service` may be a leftover: the service finds the request and
+    /// arms the queues again.
     pub(crate) fn arm_for_requests(&self) -> bool {
         if self.arm_for_service() {
             return true;

@@ -19,7 +19,7 @@ pub(crate) struct NumberCache<T> {
 
 impl<T> NumberCache<T> {
     pub(crate) fn new() -> Self {
-        Self { slots: empty(SLOTS_MIN), is_used: false, upto: 0 }
+        Self { slots: empty_slots(SLOTS_MIN), is_used: false, upto: 0 }
     }
 
     /// The object with this number, if it still exists; `changes` counts how often numbers were reassigned.
@@ -49,11 +49,11 @@ impl<T> NumberCache<T> {
     #[cold]
     fn insert(&mut self, num: u32, changes: u64, found: Arc<T>) -> usize {
         if self.upto != changes {
-            (self.slots, self.upto) = (empty(self.slots.len()), changes);
+            (self.slots, self.upto) = (empty_slots(self.slots.len()), changes);
         }
         if self.slots[self.slot_of(num)].1.is_some() && self.slots.len() < SLOTS_MAX {
             // Two live objects share this entry.
-            self.slots = empty(2 * self.slots.len());
+            self.slots = empty_slots(2 * self.slots.len());
         }
         let slot = self.slot_of(num);
         (self.slots[slot], self.is_used) = ((num, Some(found)), true);
@@ -63,12 +63,12 @@ impl<T> NumberCache<T> {
     /// Clears the cache: an object is about to be dropped, which invalidates the entries anyway.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.is_used) {
-            self.slots = empty(self.slots.len());
+            self.slots = empty_slots(self.slots.len());
         }
     }
 }
 
-fn empty<T>(slots: usize) -> Vec<(u32, Option<Arc<T>>)> {
+fn empty_slots<T>(slots: usize) -> Vec<(u32, Option<Arc<T>>)> {
     std::iter::repeat_with(|| (0, None)).take(slots).collect()
 }
 

@@ -94,8 +94,8 @@ impl PolledCq {
     }
 
     /// Takes completions from a rail, until there are none or no more room; `find` finds the queue pair of a lane.
-    /// Requested actions are added to `actions`. Returns whether there were any; `None` if another thread takes from the
-    /// rail.
+    /// Requested actions are added to `actions`. Returns whether there were any; `None` if another thread takes from
+    /// the rail.
     #[inline]
     pub(crate) fn poll_rail(
         &self,

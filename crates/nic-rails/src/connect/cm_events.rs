@@ -8,20 +8,20 @@ use crate::completion::event_queue::EventQueue;
 use crate::shared::DeviceShared;
 
 pub(crate) struct CmEvents {
-    pub(crate) of_rails: Vec<Cm>,
+    pub(crate) rail_cms: Vec<Cm>,
     /// Events; for requests, with the listener's address.
     pub(crate) events: EventQueue<(Option<SocketAddr>, CmEvent)>,
 }
 
 impl CmEvents {
     pub(crate) fn new(shared: &DeviceShared) -> Result<Self> {
-        let of_rails = shared.rails.iter().map(Device::create_cm).collect::<Result<_>>()?;
-        Ok(Self { of_rails, events: EventQueue::new(&shared.host)? })
+        let rail_cms = shared.rails.iter().map(Device::create_cm).collect::<Result<_>>()?;
+        Ok(Self { rail_cms, events: EventQueue::new(&shared.host)? })
     }
 
     /// The channel on a rail.
     pub(crate) fn rail_cm(&self, rail: usize) -> &Cm {
-        &self.of_rails[rail]
+        &self.rail_cms[rail]
     }
 
     pub(crate) fn push(&self, event: CmEvent) {

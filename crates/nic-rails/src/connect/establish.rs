@@ -1,6 +1,6 @@
-//! Connecting: lane 0 first, at the program's addresses; then the further lanes, at the accepting side's join listeners.
-//! `Established` is reported when all lanes are connected. A lane that fails later is replaced by the others (`failover`)
-//! and connected again (`reconnect`).
+//! Connecting: lane 0 first, at the program's addresses; then the further lanes, at the accepting side's join
+//! listeners. `Established` is reported when all lanes are connected. A lane that fails later is replaced by the others
+//! (`failover`) and connected again (`reconnect`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -261,7 +261,7 @@ pub(crate) fn disconnect(qp: &QpInner) -> Result<()> {
 
 /// On the accepting side: fails the connection if its lanes were not connected in time. Returns whether there is
 /// nothing left to wait for.
-pub(crate) fn give_up_if_overdue(device: &DeviceInner, qp: &QpInner) -> bool {
+pub(crate) fn fail_if_timed_out(device: &DeviceInner, qp: &QpInner) -> bool {
     let link = qp.link();
     let waits = link.phase == ConnPhase::Accepting;
     let overdue = waits && link.deadline.is_some_and(|deadline| qp.shared().host.now() >= deadline);

@@ -1,10 +1,10 @@
 //! Failover: both ends close a failed lane, report what they received on it, and continue without it.
 //!
-//! 1. The side that notices first (by a completion, an event, or a lane report of the peer) closes its own end: nothing that
-//!    was sent on the lane can arrive here any more.
+//! 1. The side that notices first (by a completion, an event, or a lane report of the peer) closes its own end: nothing
+//!    that was sent on the lane can arrive here any more.
 //! 2. When all of its own requests and receives have come back from the lane, it posts the receives to the next
-//!    connected lane, and writes a lane report (`lane_reports`): this lane is closed, N messages were received on it,
-//!    receives are there now.
+//!    connected lane, and writes a lane report (`lane_reports`): the lane is closed, N messages were received on it, and
+//!    this other lane has the receives.
 //! 3. With the peer's report, and when nothing is in flight on the other lanes, failover finishes: messages that the
 //!    peer has received are completed, everything else starts again, in order, as if it had just been posted.
 //!
@@ -153,8 +153,8 @@ pub(crate) fn advance(device: &DeviceInner, qp: &Arc<QpInner>) -> FailoverProgre
     finish(device, qp, link, &failed_lanes)
 }
 
-/// Writes lane reports about lanes from which all requests and receives have come back. False if no lane for messages is
-/// left.
+/// Writes lane reports about lanes from which all requests and receives have come back. False if no lane for messages
+/// is left.
 fn drain(qp: &QpInner, link: &mut Connection) -> bool {
     let (shared, completions) = (qp.shared(), &qp.receiving.completions);
     for lane in 0..qp.width() {

@@ -227,7 +227,7 @@ mod tests {
         let (keys, table) = (Keys::new(seeded_rng(true).expect("a seed")), table());
         let lanes = [7; RAILS_MAX];
         let all: Vec<u32> =
-            (0..ENTRIES).map(|_| keys.insert(lanes, lanes, &table).expect("room").expect("in")).collect();
+            (0..ENTRIES).map(|_| keys.insert(lanes, lanes, &table).expect("room").expect("a key")).collect();
         assert!(keys.insert(lanes, lanes, &table).is_none(), "all are taken");
         assert!(all.iter().all(|key| ![0, !0].contains(key)));
         keys.remove(all[5], &table);
@@ -235,7 +235,7 @@ mod tests {
         keys.remove(all[6], &table);
         assert_eq!(keys.get(all[5], 0), None);
         assert!(unmask(all[5], &entry(&table, all[5])).iter().all(|&key| key != 7));
-        let next = keys.insert(lanes, lanes, &table).expect("room").expect("in");
+        let next = keys.insert(lanes, lanes, &table).expect("room").expect("a key");
         assert_eq!(next >> RANDOM_BITS, 5);
         assert_ne!(next, all[5]);
     }

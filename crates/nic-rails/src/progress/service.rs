@@ -64,7 +64,7 @@ fn run_thread(device: &Weak<DeviceInner>, wake_up: &OwnedFd, stop: &AtomicBool) 
         let (cms, channels, poll_interval) = {
             let Some(device) = device.upgrade() else { return };
             progress_all(&device);
-            let cms: Vec<Cm> = device.live_cms().iter().flat_map(|cm| cm.of_rails.clone()).collect();
+            let cms: Vec<Cm> = device.live_cms().iter().flat_map(|cm| cm.rail_cms.clone()).collect();
             let cms: Vec<Cm> = cms.into_iter().chain(device.join_cms().iter().cloned()).collect();
             let channels: Vec<CompChannel> = device.shared.channels.iter().flatten().cloned().collect();
             (cms, channels, poll_interval(&device).to_std())

@@ -87,7 +87,7 @@ impl ReceiveQueue {
         }
         let slot = self.slot_index(self.next);
         if !self.held && self.posted == self.next {
-            self.add_outstanding(completions);
+            self.add_outstanding_if_new(completions);
             self.post_to_rail(shared, self.next, wr.sges)?;
             self.posted += 1;
         }
@@ -134,9 +134,9 @@ impl ReceiveQueue {
         self.free += u32::from(deliver(wc));
     }
 
-    /// As [`ReceiveQueue::on_ended`], for a shared receive. Receives that a failed lane flushes keep their place, from which
-    /// they are posted to the next lane. A completion after the lane's messages have been counted is
-    /// dropped: the message is sent again.
+    /// As [`ReceiveQueue::on_ended`], for a shared receive. Receives that a failed lane flushes keep their place, from
+    /// which they are posted to the next lane. A completion after the lane's messages have been counted is dropped: the
+    /// message is sent again.
     pub(crate) fn on_shared_ended(
         &mut self,
         srq: &SrqInner,
@@ -169,7 +169,7 @@ impl ReceiveQueue {
     }
 
     /// Informs the completion queue before a receive is posted to the lane.
-    pub(crate) fn add_outstanding(&mut self, completions: &Completions) {
+    pub(crate) fn add_outstanding_if_new(&mut self, completions: &Completions) {
         if !self.expects {
             self.expects = true;
             completions.add_outstanding_lane(self.lane);
@@ -177,8 +177,8 @@ impl ReceiveQueue {
     }
 
     /// Informs the completion queue if no receive is posted to the lane any more.
-    pub(crate) fn remove_outstanding(&mut self, completions: &Completions) {
-        if self.expects && !self.wr_ids.is_empty() && self.are_back() {
+    pub(crate) fn remove_outstanding_if_idle(&mut self, completions: &Completions) {
+        if self.expects && !self.wr_ids.is_empty() && self.is_drained() {
             self.expects = false;
             completions.remove_outstanding_lane(self.lane);
         }
@@ -216,10 +216,10 @@ impl ReceiveQueue {
 
     /// Posts the waiting receives to the lane that receives messages from now on.
     pub(crate) fn move_to(&mut self, shared: &DeviceShared, completions: &Completions, lane: usize) {
-        self.remove_outstanding(completions);
+        self.remove_outstanding_if_idle(completions);
         (self.lane, self.held, self.flushed, self.posted) = (lane, false, 0, self.done);
         if self.posted < self.next {
-            self.add_outstanding(completions);
+            self.add_outstanding_if_new(completions);
         }
         while self.posted < self.next {
             let slot = self.slot_index(self.posted);

@@ -32,7 +32,7 @@ impl RecvHalf {
         completions.reserve(depth(cap, srq.as_deref()));
         if srq.is_some() {
             // Completions of shared receives are expected as long as the queue pair exists.
-            receives.add_outstanding(&completions);
+            receives.add_outstanding_if_new(&completions);
         }
         Self { completions, srq, cap: *cap, receives: Lock::new(receives) }
     }
@@ -96,7 +96,7 @@ impl RecvHalf {
         let wr_id = receives.on_filled(lane, wc.wr_id);
         let delivered = sink.deliver(Wc { wr_id, qp_num: own.reported_qp_num, ..*wc }, own, (0, 1));
         receives.free += u32::from(delivered);
-        receives.remove_outstanding(&self.completions);
+        receives.remove_outstanding_if_idle(&self.completions);
         true
     }
 
@@ -124,7 +124,7 @@ impl RecvHalf {
         if own.state.get() == state::ERROR {
             self.flush_into(own, &mut receives, sink);
         }
-        receives.remove_outstanding(&self.completions);
+        receives.remove_outstanding_if_idle(&self.completions);
         drop(receives);
         let failover = own.is_failing_over();
         match wc.status {

@@ -3,8 +3,8 @@
 //! All queue pairs of the queue receive messages on that rail. When the lane of a queue pair fails there, and the queue
 //! pair lives on, the queue *leaves* the rail: each of its queue pairs closes its lane there, and reports when every
 //! message that can have arrived on it has been counted. Receives that are not consumed by then are posted to another
-//! rail, once, in order. Lane reports about such lanes (`failover`) are written after that; what a closed lane completes later
-//! is dropped, and sent again.
+//! rail, once, in order. Lane reports about such lanes (`failover`) are written after that; what a closed lane
+//! completes later is dropped, and sent again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -76,7 +76,7 @@ impl SendHalf {
     ) -> QpActions {
         let mut sends = self.lock(&own.shared().host);
         if sends.complete_plain(own, lane, wc, sink) {
-            sends.remove_outstanding(lane);
+            sends.remove_outstanding_if_idle(lane);
             drop(sends);
             return QpActions { failover: own.is_failing_over(), ..QpActions::default() };
         }
@@ -95,7 +95,7 @@ impl SendHalf {
         let mut sends = self.lock(&own.shared().host);
         sends.complete(own, lane, wc);
         sends.advance(own, sink);
-        sends.remove_outstanding(lane);
+        sends.remove_outstanding_if_idle(lane);
         let wants = sends.wants();
         drop(sends);
         QpActions { lane_failure: is_loss(wc.status), failover: own.is_failing_over(), ..wants }

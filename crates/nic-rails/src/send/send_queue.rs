@@ -178,7 +178,7 @@ impl SendQueue {
 
     /// Informs the completion queue before a request is posted to a lane.
     #[inline]
-    fn add_outstanding(&mut self, lane: usize) {
+    fn add_outstanding_if_new(&mut self, lane: usize) {
         if self.expects & 1 << lane == 0 {
             self.expects |= 1 << lane;
             self.completions.add_outstanding_lane(lane);
@@ -187,7 +187,7 @@ impl SendQueue {
 
     /// Informs the completion queue if a lane has no outstanding request. The message lane is exempt: it will have
     /// requests again soon, and updating the count for each request costs more than a poll.
-    pub(crate) fn remove_outstanding(&mut self, lane: usize) {
+    pub(crate) fn remove_outstanding_if_idle(&mut self, lane: usize) {
         if self.flight[lane].posted == 0 && self.expects & 1 << lane != 0 && lane != self.message_lane {
             self.expects &= !(1 << lane);
             self.completions.remove_outstanding_lane(lane);
@@ -275,7 +275,7 @@ impl SendQueue {
         let sges = [sge];
         let data = if inline.is_some() { wr.data } else { Data::Sges(&sges[..pieces]) };
         let (op, flags) = (lane_op(wr.op, lane, keys, 0), lane_flags(wr.flags));
-        self.add_outstanding(lane);
+        self.add_outstanding_if_new(lane);
         if self.rails[lane].post_send(&SendWr { wr_id: self.tail, op, data, flags }).is_err() {
             return false;
         }
@@ -406,7 +406,7 @@ impl SendQueue {
     }
 
     fn post(&mut self, own: &QpContext, index: usize, lane: usize, keys: Option<&LaneKeys>) -> Result<()> {
-        self.add_outstanding(lane);
+        self.add_outstanding_if_new(lane);
         let slot = &self.slots[index];
         let (from, to) = slot.lanes.range(lane, slot.len, &self.ends[index]);
         let is_stripe = slot.lanes.is_striped();
@@ -451,7 +451,7 @@ impl SendQueue {
         let remote = RemoteAddr { addr: hello.table.0, rkey: hello.table.1 }.offset(offset_of(key));
         let wr = SendWr::new(READ_KEY, SendOp::Read(remote), &[]);
         let sges = [own.pd.scratch_sge(lane, own.scratch)];
-        self.add_outstanding(lane);
+        self.add_outstanding_if_new(lane);
         match self.post_to_lane(own, lane, &SendWr { data: Data::Sges(&sges), ..wr }, false) {
             Ok(()) => {
                 self.reading_key = Some(key);
@@ -473,8 +473,8 @@ impl SendQueue {
         !self.has_pending_reports && !self.is_writing_reports
     }
 
-    /// Writes lane reports, if some are pending and none is in flight, on one of these lanes, preferably not the message
-    /// lane.
+    /// Writes the pending lane reports on one of these lanes, preferably not the message lane. Does nothing while
+    /// earlier reports are in flight.
     pub(crate) fn write_lane_reports(&mut self, own: &QpContext, lanes: impl Iterator<Item = usize>) {
         let carrier = lanes.min_by_key(|lane| *lane == self.message_lane);
         let Some(lane) = carrier.filter(|_| self.has_pending_reports && !self.is_writing_reports) else {
@@ -484,7 +484,7 @@ impl SendQueue {
             RemoteAddr { addr: self.peer_report_buffer.addr, rkey: self.peer_report_buffer.keys[lane] };
         let sges = [own.report_buffer.outgoing_sge(lane)];
         let wr = SendWr::new(WRITE_REPORTS, SendOp::Write(remote), &sges);
-        self.add_outstanding(lane);
+        self.add_outstanding_if_new(lane);
         // A refused write is tried again.
         if self.post_to_lane(own, lane, &wr, false).is_ok() {
             (self.has_pending_reports, self.is_writing_reports) = (false, true);
@@ -677,8 +677,9 @@ impl SendQueue {
         self.rates.reset_lane(lane);
     }
 
-    /// Whether the peer's lane reports about failed lanes are plausible: they count no more messages than were posted there,
-    /// and no fewer than are known to have arrived; and no atomic is undecided, whose effect cannot be determined.
+    /// Whether the peer's lane reports about failed lanes are plausible: they count no more messages than were posted
+    /// there, and no fewer than are known to have arrived; and no atomic is undecided, whose effect cannot be
+    /// determined.
     fn is_consistent_with(&self, failed_lanes: &[Option<LaneReport>; RAILS_MAX]) -> bool {
         let counts = self.flight.iter().zip(failed_lanes).all(|(flight, report)| {
             report.is_none_or(|report| {
@@ -707,7 +708,7 @@ impl SendQueue {
             return false;
         }
         let before = std::mem::replace(&mut self.message_lane, message_lane);
-        self.remove_outstanding(before);
+        self.remove_outstanding_if_idle(before);
         let mut again = None;
         for seq in self.head..self.next {
             let index = self.slot_index(seq);

@@ -52,7 +52,7 @@ impl CutScenario {
 
 /// Goal: the traffic itself is correct. Method: nothing is cut.
 #[test]
-fn without_cuts() {
+fn traffic_without_cuts_loses_nothing() {
     let _gate = one_at_a_time();
     for seed in 0..4 {
         let (rail, how) = (1, Break::Reset);
@@ -64,7 +64,7 @@ fn without_cuts() {
 /// Goal: either rail may fail at any time, and is used again once it is reconnected. Method: each is cut at many
 /// points, in two ways, with pollers and with sleepers.
 #[test]
-fn a_rail_is_cut_and_comes_back() {
+fn cut_rail_is_reconnected() {
     let _gate = one_at_a_time();
     for seed in 0..60 {
         let rail = 1 + (seed / 2 % 2) as u8;
@@ -78,7 +78,7 @@ fn a_rail_is_cut_and_comes_back() {
 
 /// Goal: a reconnected rail can fail again. Method: the same rail is cut four times in one connection.
 #[test]
-fn a_rail_is_cut_again_and_again() {
+fn repeatedly_cut_rail_is_reconnected() {
     let _gate = one_at_a_time();
     for seed in 0..8 {
         let rail = 1 + (seed / 2 % 2) as u8;
@@ -92,7 +92,7 @@ fn a_rail_is_cut_again_and_again() {
 /// Goal: a rail that is cut under a shared receive queue costs no message and no receive, whether it is cut for all of
 /// its queue pairs or for one. Method: either rail is cut at many points, all connections or one of them.
 #[test]
-fn a_rail_is_cut_under_a_shared_receive_queue() {
+fn cut_rail_of_a_shared_receive_queue_is_reconnected() {
     const SENDERS: u64 = 3;
     let _gate = one_at_a_time();
     for seed in 0..40 {

@@ -29,7 +29,7 @@ fn failure(near: &Device, far: &Device, ip: Ipv4Addr) -> CmFailure {
 
 /// Goal: ends with different numbers of rails report that. Method: two to three, and three to two.
 #[test]
-fn unequal_numbers_of_rails() {
+fn connect_with_unequal_numbers_of_rails_reports_both() {
     let two = open(vec![rail(4, 1), rail(4, 2)]).expect("rails");
     let three = open(vec![rail(5, 1), rail(5, 2), rail(5, 3)]).expect("rails");
     let why = failure(&two, &three, Ipv4Addr::new(127, 0, 5, 1)).to_string();

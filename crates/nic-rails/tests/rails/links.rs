@@ -24,7 +24,7 @@ fn device(spaces: &Spaces, side: usize) -> Device {
 /// Goal: a rail is given up when its peer is no longer heard on it, and used again when possible. Method: either link
 /// is taken down in the middle of traffic, and up again when both ends have reported it.
 #[test]
-fn a_link_falls_silent() {
+fn silent_link_is_given_up_and_used_again() {
     let _gate = one_at_a_time();
     let Some(spaces) = Spaces::try_new(1500) else { return };
     spaces.join_again(1500).expect("a second link");
@@ -65,7 +65,7 @@ fn a_link_falls_silent() {
 
 /// Goal: a rail that is down at the start is named. Method: the second link is down.
 #[test]
-fn a_rail_is_down_at_the_start() {
+fn connect_with_a_rail_down_names_the_rail() {
     let _gate = one_at_a_time();
     let Some(spaces) = Spaces::try_new(1500) else { return };
     spaces.join_again(1500).expect("a second link");

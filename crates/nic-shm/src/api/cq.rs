@@ -168,12 +168,12 @@ mod tests {
     fn channel_checks_marked_queues_only() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let channel = device.create_comp_channel().expect("a channel");
-        let other = device.create_comp_channel().expect("another");
+        let other = device.create_comp_channel().expect("a second channel");
         let cqs: Vec<_> = (0..100)
             .map(|i| device.create_cq_with(4, if i == 50 { &other } else { &channel }).expect("a queue"))
             .collect();
         let inner = |i: usize| -> Arc<Completions> {
-            let handle: Arc<CqHandle> = downcast(cqs[i].ops().clone(), "the queue").expect("ours");
+            let handle: Arc<CqHandle> = downcast(cqs[i].ops().clone(), "the queue").expect("a queue of this NIC");
             handle.polling.completions.clone()
         };
         let event = |i: usize| {
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!([next(), next(), next()], [Some(id(7)), Some(id(70)), Some(id(70))]);
         assert_eq!(other.poll_event().map(|id| id as usize), Some(id(50)));
         assert_eq!(next(), None, "the wake socket was not signalled");
-        signal(inner(3).channel.as_ref().expect("one").wake_socket.sender());
+        signal(inner(3).channel.as_ref().expect("a channel").wake_socket.sender());
         assert_eq!([next(), next(), next()], [Some(id(3)), Some(id(4)), None]);
     }
 
@@ -197,7 +197,7 @@ mod tests {
     fn dropped_queue_leaves_no_list_entry() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let one = device.create_cq(64).expect("a queue");
-        let inner: Arc<CqHandle> = downcast(one.ops().clone(), "the queue").expect("ours");
+        let inner: Arc<CqHandle> = downcast(one.ops().clone(), "the queue").expect("a queue of this NIC");
         let listed = || inner.device.objects.cqs.read().expect("unpoisoned").len();
         let before = listed();
         let more: Vec<_> = (0..100).map(|_| device.create_cq(16).expect("a queue")).collect();

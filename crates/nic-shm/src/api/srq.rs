@@ -82,7 +82,7 @@ mod tests {
         for i in [7, 8, 64, 99] {
             let qp = inner(i);
             qp.connection.device.header.rnr.add(qp.index());
-            qp.receiving.srq.as_ref().expect("one").shared.rnr.store(1, Ordering::Relaxed);
+            qp.receiving.srq.as_ref().expect("a shared receive queue").shared.rnr.store(1, Ordering::Relaxed);
         }
         let fed =
             || (0..100).filter(|&i| inner(i).connection.words.rnr.0.load(Ordering::Relaxed) == 0).collect();

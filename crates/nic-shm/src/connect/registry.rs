@@ -283,7 +283,7 @@ impl Conn {
     }
 
     /// Stores the part of the peer's hello that events contain.
-    pub(crate) fn note_hello(&self, hello: &Hello) {
+    pub(crate) fn store_peer_params(&self, hello: &Hello) {
         let Hello { depths, qp_num, rnr_retry, .. } = *hello;
         let _ = self.peer_params.set(PeerParams { depths, qp_num, rnr_retry });
     }

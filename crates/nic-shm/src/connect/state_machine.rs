@@ -215,7 +215,7 @@ fn on_request(device: &Arc<DeviceInner>, conn: &Arc<Conn>, bound: &BoundPort, he
     let listener = unpoisoned(&bound.listener).clone();
     let with_cm = listener.and_then(|listener| Some((listener.cm.upgrade()?, listener)));
     let Some((cm, listener)) = with_cm else { return answer_and_close(device, conn, &Message::NoListener) };
-    conn.note_hello(&hello);
+    conn.store_peer_params(&hello);
     let screened = match apply_screen(listener.screen.as_ref(), &hello.private_data, conn.info(), PRIVATE_MAX)
     {
         Ok(screened) => screened,
@@ -253,7 +253,7 @@ fn on_reply(
         link.allow_sends();
     }
     let sent = send(&conn.socket, &Message::Ready, &[]);
-    conn.note_hello(&hello);
+    conn.store_peer_params(&hello);
     let (private_data, info) = (hello.private_data, conn.info());
     cm.push(CmEvent::Established { qp_num: qp.num(), private_data, info });
     if sent.is_err() {

@@ -332,27 +332,27 @@ const QP_STRIDE: u64 = 1024;
 const SRQ_STRIDE: u64 = 512;
 
 /// The offset of region `i`'s entry.
-pub(crate) const fn mr_at(i: usize) -> u64 {
+pub(crate) const fn mr_offset(i: usize) -> u64 {
     MR_BASE + (i * size_of::<MrEntry>()) as u64
 }
 
 /// The offset of queue pair `i`'s shared part.
-pub(crate) const fn qp_at(i: usize) -> u64 {
+pub(crate) const fn qp_offset(i: usize) -> u64 {
     QP_BASE + i as u64 * QP_STRIDE
 }
 
 /// The offset of completion queue `i`'s shared part.
-pub(crate) const fn cq_at(i: usize) -> u64 {
+pub(crate) const fn cq_offset(i: usize) -> u64 {
     CQ_BASE + i as u64 * CQ_STRIDE
 }
 
 /// The offset of shared receive queue `i`'s shared part.
-pub(crate) const fn srq_at(i: usize) -> u64 {
+pub(crate) const fn srq_offset(i: usize) -> u64 {
     SRQ_BASE + i as u64 * SRQ_STRIDE
 }
 
 /// The offset of completion channel `i`'s shared part.
-pub(crate) const fn channel_at(i: usize) -> u64 {
+pub(crate) const fn channel_offset(i: usize) -> u64 {
     CHANNEL_BASE + i as u64 * 128
 }
 

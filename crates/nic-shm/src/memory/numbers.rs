@@ -4,7 +4,7 @@
 use verbs::{Error, Result, provider};
 
 use crate::memory::allocator::PAGE;
-use crate::memory::layout::{QP_MAX, qp_at};
+use crate::memory::layout::{QP_MAX, qp_offset};
 
 /// The numbers of one kind of object.
 #[derive(Default)]
@@ -83,13 +83,13 @@ impl QpNumbers {
         self.indices.free(index);
         let page = page_of(index);
         self.on_page[page] -= 1;
-        (self.on_page[page] == 0).then_some(qp_at(0) + page as u64 * PAGE)
+        (self.on_page[page] == 0).then_some(qp_offset(0) + page as u64 * PAGE)
     }
 }
 
 /// The page of the table that holds a queue pair's entry.
 fn page_of(index: usize) -> usize {
-    ((qp_at(index) - qp_at(0)) / PAGE) as usize
+    ((qp_offset(index) - qp_offset(0)) / PAGE) as usize
 }
 
 /// The numbers of all kinds of objects.
@@ -124,7 +124,7 @@ mod tests {
         let per_page = (0..).take_while(|&index| page_of(index) == 0).count();
         (0..=per_page).for_each(|index| assert_eq!(numbers.alloc().map(|taken| taken.index), Ok(index)));
         assert!((1..per_page).all(|index| numbers.free(index).is_none()));
-        assert_eq!(numbers.free(0), Some(qp_at(0)));
-        assert_eq!(numbers.free(per_page), Some(qp_at(per_page)));
+        assert_eq!(numbers.free(0), Some(qp_offset(0)));
+        assert_eq!(numbers.free(per_page), Some(qp_offset(per_page)));
     }
 }

@@ -21,7 +21,7 @@ use rustix::fs::{
 use rustix::process::{Resource, getrlimit};
 use verbs::{Error, Result};
 
-use crate::memory::layout::{DM_BASE, HEAP_BASE, MrEntry, ShmObject, mr_at};
+use crate::memory::layout::{DM_BASE, HEAP_BASE, MrEntry, ShmObject, mr_offset};
 use crate::memory::reserved_mapping::{CoreDump, ReservedMapping};
 use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
@@ -129,10 +129,10 @@ impl MappedSegment {
     /// A region's entry of the protection table: there is one for every 16-bit number.
     #[inline]
     pub(crate) fn region(&self, index: u16) -> &MrEntry {
-        const { assert!(mr_at(u16::MAX as usize) + size_of::<MrEntry>() as u64 <= HEAP_BASE) };
+        const { assert!(mr_offset(u16::MAX as usize) + size_of::<MrEntry>() as u64 <= HEAP_BASE) };
         // SAFETY: the whole table is below HEAP_BASE, up to which every mapping is accessible (`map_own`
         // and `map_peer`), aligned; valid for any bytes (`ShmObject`).
-        unsafe { &*self.tables.base().add(mr_at(index.into()) as usize).cast() }
+        unsafe { &*self.tables.base().add(mr_offset(index.into()) as usize).cast() }
     }
 
     /// The address of `len` bytes at `offset`, if they are inside the segment.
@@ -343,7 +343,7 @@ mod tests {
     fn owner_and_peer_map_the_same_memory() {
         let segment = Segment::create(DM_BASE + 4096).expect("a segment");
         let file = segment.as_fd().try_clone_to_owned().expect("a descriptor");
-        let peer = map_peer(file.try_clone().expect("another")).expect("the same memory");
+        let peer = map_peer(file.try_clone().expect("a second descriptor")).expect("the same memory");
         segment.map.get::<Header>(0).expect("inside").token.store(7, Ordering::Release);
         assert_eq!(peer.get::<Header>(0).expect("inside").token.load(Ordering::Acquire), 7);
         assert!(peer.get::<Header>(DM_BASE + 4096).is_none());
@@ -366,7 +366,7 @@ mod tests {
         let size: u64 = 64 << 30;
         let segment = Segment::create(DM_BASE + size).expect("a segment");
         let peer = map_peer(segment.as_fd().try_clone_to_owned().expect("a descriptor")).expect("mapped");
-        let NicMemory::OfPeer(peer_memory) = &peer.nic_memory else { panic!("a peer's") };
+        let NicMemory::OfPeer(peer_memory) = &peer.nic_memory else { panic!("this is not memory of a peer") };
         let taken = || unpoisoned(&peer_memory.all).iter().map(|one| one.len()).sum::<u64>();
         let word = |map: &MappedSegment, at: u64| map.bytes(at, 8).map(<*mut u8>::cast::<u64>);
         assert_eq!(taken(), 0);

@@ -32,7 +32,7 @@ pub(crate) enum Location {
 impl Location {
     /// The address, for private memory.
     #[inline]
-    pub(crate) fn private(self) -> Option<u64> {
+    pub(crate) fn private_address(self) -> Option<u64> {
         match self {
             Self::Nic(_) => None,
             Self::Private(at) | Self::Anywhere(at) => Some(at),

@@ -11,7 +11,7 @@ use verbs::{Error, Result};
 use crate::copy::copy_path::CopyState;
 use crate::copy::place;
 use crate::memory::layout::{Header, VERSION};
-use crate::memory::segment::{FileId, SharedRef, identify, map_peer};
+use crate::memory::segment::{FileId, SharedRef, map_peer, segment_file_id};
 use crate::memory::table::{ProtectionTable, own_table};
 use crate::protocol::wire::Hello;
 use crate::wake::wake_socket::{is_wake_socket, signal};

@@ -9,8 +9,8 @@ use host::Span;
 use verbs::{Error, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, Result};
 
 use crate::memory::layout::{
-    CHANNEL_MAX, CQ_MAX, ChannelShared, CqShared, QP_MAX, QpShared, SRQ_MAX, SrqShared, channel_at, comp,
-    cq_at, qp_at, recv, srq_at, state,
+    CHANNEL_MAX, CQ_MAX, ChannelShared, CqShared, QP_MAX, QpShared, SRQ_MAX, SrqShared, channel_offset, comp,
+    cq_offset, qp_offset, recv, srq_offset, state,
 };
 use crate::memory::segment::{MappedSegment, SharedRef, SlotArray};
 use crate::peer::device::PeerDevice;
@@ -64,12 +64,12 @@ impl PeerQp {
         if index >= QP_MAX {
             return Err(bad("queue pair"));
         }
-        let qp: SharedRef<QpShared> = SharedRef::new(map, qp_at(index))?;
+        let qp: SharedRef<QpShared> = SharedRef::new(map, qp_offset(index))?;
         let cq_index = qp.recv_cq.load(Ordering::Relaxed) as usize;
         if cq_index >= CQ_MAX {
             return Err(bad("completion queue"));
         }
-        let cq: SharedRef<CqShared> = SharedRef::new(map, cq_at(cq_index))?;
+        let cq: SharedRef<CqShared> = SharedRef::new(map, cq_offset(cq_index))?;
         let stride = u64::from(qp.recv_stride.load(Ordering::Relaxed));
         let shift = qp.recv_shift.load(Ordering::Relaxed);
         let (mut recvs, mut srq) = (None, None);
@@ -82,7 +82,7 @@ impl PeerQp {
         let comp_shift = qp.comp_shift.load(Ordering::Relaxed);
         let comps = SlotArray::new(map, qp.comp_ring.load(Ordering::Relaxed), comp::STRIDE, comp_shift)?;
         let channel = match (cq.channel.load(Ordering::Relaxed) as usize, channel) {
-            (n @ 1..=CHANNEL_MAX, Some(fd)) => Some((SharedRef::new(map, channel_at(n - 1))?, fd.into())),
+            (n @ 1..=CHANNEL_MAX, Some(fd)) => Some((SharedRef::new(map, channel_offset(n - 1))?, fd.into())),
             _ => None,
         };
         let pd = qp.pd.load(Ordering::Relaxed);
@@ -213,7 +213,7 @@ impl PeerQp {
 
     /// Records that the peer's queue pair is about to fail because a request of this side lacked access
     /// rights.
-    pub(crate) fn note_access_error(&self) {
+    pub(crate) fn record_access_error(&self) {
         self.qp.access_error.store(self.generation, Ordering::Release);
     }
 
@@ -260,7 +260,7 @@ impl Drop for AccessGuard<'_> {
 
 impl SrqLink {
     fn new(map: &Arc<MappedSegment>, index: usize) -> Result<Self> {
-        let shared: SharedRef<SrqShared> = SharedRef::new(map, srq_at(index))?;
+        let shared: SharedRef<SrqShared> = SharedRef::new(map, srq_offset(index))?;
         let shift = shared.shift.load(Ordering::Relaxed);
         let stride = u64::from(shared.stride.load(Ordering::Relaxed));
         if stride < recv::stride(1) {

@@ -281,7 +281,7 @@ mod tests {
         let (client, listener) = (socket(), socket());
         let port = bind_client(&client);
         assert!(CLIENT_PORTS.contains(&port), "{port}");
-        assert_eq!(listen_at(&listener, at(port)).expect("free").port, port);
+        assert_eq!(listen_at(&listener, at(port)).expect("the port is free").port, port);
     }
 
     /// Goal: a connection reports the port that its program holds, although a listening socket has that
@@ -313,13 +313,13 @@ mod tests {
     #[test]
     fn listen_works_when_another_user_has_the_name() {
         let (squatter, port) = (socket(), port());
-        bind(&squatter, &abstract_name("nicety-shm", port).expect("a name")).expect("free");
+        bind(&squatter, &abstract_name("nicety-shm", port).expect("a name")).expect("the port is free");
         listen(&squatter, 0).expect("it listens");
         let waits = socket();
         connect(&waits, &abstract_name("nicety-shm", port).expect("a name")).expect("the only place");
         for _ in 0..3 {
             let listener = socket();
-            let name = listen_at(&listener, at(port)).expect("it is ours");
+            let name = listen_at(&listener, at(port)).expect("the port can be used");
             assert!(is_found(port));
             name.remove();
         }
@@ -331,9 +331,9 @@ mod tests {
     #[test]
     fn port_with_a_taken_name_has_one_owner() {
         let (squatter, port) = (socket(), port());
-        bind(&squatter, &abstract_name("nicety-shm", port).expect("a name")).expect("free");
+        bind(&squatter, &abstract_name("nicety-shm", port).expect("a name")).expect("the port is free");
         let listener = socket();
-        let name = listen_at(&listener, at(port)).expect("it is ours");
+        let name = listen_at(&listener, at(port)).expect("the port can be used");
         assert!(name.path.is_some());
         assert!(is_found(port));
         let again = listen_at(&socket(), at(port));
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn listen_fails_on_a_port_of_this_user() {
         let (listener, port) = (socket(), port());
-        let name = listen_at(&listener, at(port)).expect("free");
+        let name = listen_at(&listener, at(port)).expect("the port is free");
         assert!(name.path.is_none() && name.port == port);
         assert!(matches!(listen_at(&socket(), at(port)), Err(Error::Address { .. })));
         let any = socket();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use verbs::Result;
 
-use crate::memory::layout::{CHANNEL_MAX, ChannelShared, channel_at};
+use crate::memory::layout::{CHANNEL_MAX, ChannelShared, channel_offset};
 use crate::memory::segment::SharedRef;
 use crate::peer::notify::wake_channel;
 use crate::shared::DeviceShared;
@@ -23,7 +23,7 @@ impl Channel {
     pub(crate) fn new(device: &Arc<DeviceShared>) -> Result<Self> {
         let wake_socket = WakeSocket::new()?;
         let index = device.indices.lock().channel.alloc("completion channels", CHANNEL_MAX)?;
-        let words = SharedRef::new(&device.table.map, channel_at(index))?;
+        let words = SharedRef::new(&device.table.map, channel_offset(index))?;
         Ok(Self { device: device.clone(), index, wake_socket, words })
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 use host::{BiasedLock, Wake};
 use verbs::{AsyncEvent, Result, Wc, WcOpcode, WcStatus};
 
-use crate::memory::layout::{CQ_MAX, CqShared, cq_at};
+use crate::memory::layout::{CQ_MAX, CqShared, cq_offset};
 use crate::memory::segment::SharedRef;
 use crate::peer::notify::{ARMED_ANY, ARMED_SOLICITED, notify_cq};
 use crate::queues::channel::Channel;
@@ -65,7 +65,7 @@ pub(crate) struct Completions {
 impl Completions {
     pub(crate) fn new(device: &Arc<DeviceShared>, cqe: u32, channel: Option<Arc<Channel>>) -> Result<Self> {
         let index = device.indices.lock().cq.alloc("completion queues", CQ_MAX)?;
-        let words: SharedRef<CqShared> = SharedRef::new(&device.table.map, cq_at(index))?;
+        let words: SharedRef<CqShared> = SharedRef::new(&device.table.map, cq_offset(index))?;
         words.armed.store(0, Ordering::Relaxed);
         words.events.store(0, Ordering::Relaxed);
         words.many.store(0, Ordering::Relaxed);

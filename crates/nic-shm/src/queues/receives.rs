@@ -7,7 +7,7 @@ use host::SpinGuard;
 use verbs::{AsyncEvent, Error, RecvWr, Result, SrqInit};
 
 use crate::memory::allocator::Ring;
-use crate::memory::layout::{SRQ_MAX, SrqShared, recv, srq_at};
+use crate::memory::layout::{SRQ_MAX, SrqShared, recv, srq_offset};
 use crate::memory::segment::{SharedRef, SlotArray};
 use crate::shared::DeviceShared;
 use nic_util::heap_trim::queue_size;
@@ -66,7 +66,7 @@ impl SharedReceives {
         let rings = [device.memory.alloc_ring(8 << shift)?, device.memory.alloc_ring(stride << shift)?];
         let index = device.indices.lock().srq.alloc("shared receive queues", SRQ_MAX)?;
         let map = &device.table.map;
-        let shared: SharedRef<SrqShared> = SharedRef::new(map, srq_at(index))?;
+        let shared: SharedRef<SrqShared> = SharedRef::new(map, srq_offset(index))?;
         shared.pd.store(pd, Ordering::Relaxed);
         shared.shift.store(shift, Ordering::Relaxed);
         shared.stride.store(stride as u32, Ordering::Relaxed);

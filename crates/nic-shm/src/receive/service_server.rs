@@ -79,7 +79,7 @@ impl ServiceServer {
         let (at, key) = (words.place.load(Ordering::Relaxed), words.key.load(Ordering::Relaxed));
         let table = &connection.device.table;
         let place = table.check(key, connection.pd, need, at, len)?;
-        let at = place.private()?;
+        let at = place.private_address()?;
         if let Some(op) = atomic {
             let old = apply_atomic(place, at, op)?;
             words.operand[0].store(old, Ordering::Relaxed);

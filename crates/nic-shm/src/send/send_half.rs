@@ -319,7 +319,7 @@ impl SendHalf {
         }
         failed && status != WcStatus::WrFlushErr && {
             if status == WcStatus::RemAccessErr {
-                connection.link().into_iter().for_each(PeerQp::note_access_error);
+                connection.link().into_iter().for_each(PeerQp::record_access_error);
             }
             // Still under the send lock, so that no thread carries out later requests.
             connection.advance(state::RTS, state::ERROR);

@@ -110,7 +110,7 @@ impl Transfer {
         key: u32,
         from: u64,
     ) -> Result<(), StopReason> {
-        if let (Some(at), CopyMethod::Service) = (place.private(), link.peer.copy_method) {
+        if let (Some(at), CopyMethod::Service) = (place.private_address(), link.peer.copy_method) {
             return match self.service.deliver(link, part, at, key, from) {
                 Some(Err(CopyError::Access)) => Err(StopReason::Fail(WcStatus::RemOpErr)),
                 Some(result) => Ok(result?),

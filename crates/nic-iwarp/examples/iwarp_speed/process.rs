@@ -26,7 +26,7 @@ const READ_PAUSE: Span = Span::from_us(300);
 const END_WORD: u32 = LARGE + 64;
 
 /// One process's end of all connections.
-pub(crate) struct Side {
+pub(crate) struct BenchProcess {
     pub(crate) host: Host,
     pub(crate) client: bool,
     control: TcpStream,
@@ -35,7 +35,7 @@ pub(crate) struct Side {
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Side {
+impl BenchProcess {
     pub(crate) fn serve(listener: &TcpListener) -> Self {
         let control = listener.accept().expect("the other side").0;
         Self::new(false, control, raw::accept(listener))
