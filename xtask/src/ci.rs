@@ -115,21 +115,21 @@ pub(crate) fn list() {
 /// Runs the steps named by `only`, in order; without names all steps, the wide ones if asked, some in parallel.
 pub(crate) fn run(workspace: &Workspace, only: &[String], wide: bool) -> Result<()> {
     let named = chosen(only, wide)?;
-    let is_beside = |step: &&Step| only.is_empty() && PARALLEL_STEPS.contains(&step.name);
-    let steps: Vec<&Step> = named.into_iter().filter(|step| !is_beside(step)).collect();
+    let is_parallel = |step: &&Step| only.is_empty() && PARALLEL_STEPS.contains(&step.name);
+    let steps: Vec<&Step> = named.into_iter().filter(|step| !is_parallel(step)).collect();
     let start = Instant::now();
     let (mut summary, mut remarks) = (String::new(), String::new());
     for (index, step) in steps.iter().enumerate() {
         println!("ci: [{}/{}] {}: {}", index + 1, steps.len(), step.name, step.command);
         let began = Instant::now();
-        let beside = (only.is_empty() && step.name == HOST_STEP)
+        let parallel = (only.is_empty() && step.name == HOST_STEP)
             .then(|| ParallelSteps::start(workspace))
             .transpose()?;
         let outcome = (step.run)(workspace);
         let took = seconds(began.elapsed());
         let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
         writeln!(summary, "  {:<10} {verdict:<7} {took:>8}", step.name)?;
-        let others = beside.map_or(Ok(()), |beside| beside.end(&mut summary));
+        let others = parallel.map_or(Ok(()), |parallel| parallel.end(&mut summary));
         match outcome.and_then(|line| others.map(|()| line)) {
             Ok(line) if line.is_empty() => {}
             Ok(line) => {

@@ -11,7 +11,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<String> {
     let tests: Vec<String> = files
         .iter()
         .filter(|path| {
-            path.ends_with(".rs") && !["fuzz/", "xtask/"].iter().any(|beside| path.starts_with(beside))
+            path.ends_with(".rs") && !["fuzz/", "xtask/"].iter().any(|folder| path.starts_with(folder))
         })
         .map(|path| Ok(test_lines(path, &std::fs::read_to_string(workspace.root.join(path))?)))
         .collect::<Result<_>>()?;

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 /// What is looked for (a program in the search path, or a file if it has a slash), each with Debian's package that has it.
 pub type Needed = [(&'static str, &'static str)];
 
-/// What CI needs beside the Rust toolchain.
+/// What CI needs in addition to the Rust toolchain.
 const FOR_CI: &Needed = &[
     ("cc", "gcc"),
     ("/usr/include/stdio.h", "libc6-dev"),

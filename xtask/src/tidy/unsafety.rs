@@ -131,10 +131,10 @@ pub(super) fn summary(sources: &[Source], granted: &Counts) -> String {
 /// Whether the file is the root of a crate.
 fn is_root(source: &Source) -> bool {
     let file = source.path.rsplit_once("/src/").map_or("", |(_, file)| file);
-    let beside = source.package().is_some()
+    let is_in_package_root = source.package().is_some()
         || source.path.starts_with("xtask/")
         || source.path.starts_with("interop/");
-    beside && (file == "lib.rs" || file == "main.rs")
+    is_in_package_root && (file == "lib.rs" || file == "main.rs")
 }
 
 /// The finding for a crate root without `forbid` although the crate has no unsafe code, not even in tests.
