@@ -203,7 +203,8 @@ mod tests {
     #[test]
     fn dereg_does_not_wait_for_unused_queue_pairs() {
         let device = open(&host::real::host(), &IwarpConfig::default()).expect("a device");
-        let ops: Arc<IwarpDevice> = downcast(device.ops().clone(), "the device").expect("a device of this NIC");
+        let ops: Arc<IwarpDevice> =
+            downcast(device.ops().clone(), "the device").expect("a device of this NIC");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         let qps: Vec<_> = (0..3).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
         let mr = pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");

@@ -173,7 +173,8 @@ mod tests {
             .map(|i| device.create_cq_with(4, if i == 50 { &other } else { &channel }).expect("a queue"))
             .collect();
         let inner = |i: usize| -> Arc<Completions> {
-            let handle: Arc<CqHandle> = downcast(cqs[i].ops().clone(), "the queue").expect("a queue of this NIC");
+            let handle: Arc<CqHandle> =
+                downcast(cqs[i].ops().clone(), "the queue").expect("a queue of this NIC");
             handle.polling.completions.clone()
         };
         let event = |i: usize| {
