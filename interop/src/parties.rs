@@ -109,7 +109,7 @@ pub(crate) fn try_party(workspace: &Workspace, party: &Party) -> Result<()> {
 
 /// Prints the cases.
 pub(crate) fn list() {
-    cases().map(PartyCase::words).for_each(|(name, shows)| println!("{name:<18} {shows}"));
+    cases().map(PartyCase::name_and_description).for_each(|(name, shows)| println!("{name:<18} {shows}"));
 }
 
 /// Runs the cases named by `only`, or all. A prefix such as `verbs` selects all cases whose names begin with it.

@@ -15,7 +15,7 @@ impl Crc {
     }
 
     /// The CRC of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn compute(bytes: &[u8]) -> Self {
         let mut crc = Self::new();
         crc.update(bytes);
         crc

@@ -100,7 +100,7 @@ pub(crate) fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
     let mut out = String::with_capacity(text.len() + 1);
     for letter in text.chars() {
         // Such a character is inside a string: JSON is ASCII outside of strings, and ASCII controls inside are escaped already.
-        if plain::acts(letter) && letter != '\n' {
+        if plain::is_terminal_control(letter) && letter != '\n' {
             letter.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out += &format!("\\u{unit:04x}"));
         } else {
             out.push(letter);
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn json_escapes_what_a_terminal_acts_on() {
         let text = json(&["a\u{9b}2J", "\u{202e}\u{e0041}", "\x1b\n\u{7f}", "é"]).expect("JSON");
-        assert!(!text.contains(|letter| plain::acts(letter) && letter != '\n'), "{text:?}");
+        assert!(!text.contains(|letter| plain::is_terminal_control(letter) && letter != '\n'), "{text:?}");
         let back: Vec<String> = serde_json::from_str(&text).expect("JSON");
         assert_eq!(back, ["a\u{9b}2J", "\u{202e}\u{e0041}", "\x1b\n\u{7f}", "é"]);
     }

@@ -92,7 +92,7 @@ impl Out {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
             match c {
-                c if plain::acts(c) => out.push('?'),
+                c if plain::is_terminal_control(c) => out.push('?'),
                 c if self.colour || c.is_ascii() => out.push(c),
                 '×' => out.push('x'),
                 'µ' => out.push('u'),

@@ -19,28 +19,28 @@ pub(crate) const CASES: &[Case<Ring>] = &[
     Case {
         name: "ring-mpirun",
         shows: "a program of our MPI under `nicety mpirun`",
-        run: |ring| ring.under(&ring.nicety.clone(), &["mpirun"]),
+        run: |ring| ring.run_with(&ring.nicety.clone(), &["mpirun"]),
     },
     Case {
         name: "ring-hydra",
         shows: "the same under MPICH's mpiexec",
-        run: |ring| ring.under(&ring.mpich.join("mpiexec.hydra"), &[]),
+        run: |ring| ring.run_with(&ring.mpich.join("mpiexec.hydra"), &[]),
     },
     Case {
         name: "ring-port",
         shows: "the same, with PMI over TCP",
-        run: |ring| ring.under(&ring.mpich.join("mpiexec.hydra"), &["-pmi-port"]),
+        run: |ring| ring.run_with(&ring.mpich.join("mpiexec.hydra"), &["-pmi-port"]),
     },
     Case {
         name: "ring-gforker",
         shows: "the same under mpiexec.gforker",
-        run: |ring| ring.under(&ring.mpich.join("mpiexec.gforker"), &[]),
+        run: |ring| ring.run_with(&ring.mpich.join("mpiexec.gforker"), &[]),
     },
     Case {
         name: "ring-prterun",
         shows: "the same under Open MPI's prterun, by PMIx",
         run: |ring| {
-            ring.under(&ring.open_mpi.join("prterun"), &["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"])
+            ring.run_with(&ring.open_mpi.join("prterun"), &["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"])
         },
     },
     Case {

@@ -8,7 +8,7 @@ use verbs::{Cm, CmEvent, ConnParam, Cq, Device, Listener, Qp, QpInit};
 
 use crate::attack::{Attack, Budget, Tally};
 use crate::child::{Child, receive_from_parent, send_to_parent};
-use crate::traces::{memory_here, settled};
+use crate::resources::{memory_here, settled};
 
 /// Connections of a whole crowd.
 const CROWD: usize = 8192;

@@ -9,7 +9,7 @@ use verbs::{Access, Buf, Device, Error, Pd, QpCap, QpInit, SrqInit};
 use super::stopped::Peer;
 use crate::attack::{Attack, Budget, Tally};
 use crate::endpoint::Endpoint;
-use crate::traces::{ResourceCounts, memory_here, settled};
+use crate::resources::{ResourceCounts, memory_here, settled};
 use host::Rng;
 
 /// The exhausted resource.

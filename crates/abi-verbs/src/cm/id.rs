@@ -68,7 +68,7 @@ pub(crate) fn rdma_create_id(
         return Err(Errno::OPNOTSUPP);
     }
     let place = id.required(Errno::INVAL)?;
-    place.set(make(channel, context, ps)?);
+    place.set(create_id(channel, context, ps)?);
     Ok(())
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn device_kind() -> DeviceKind {
 }
 
 fn create_device(name: &str, index: c_int) -> Answer<Handle<Device>> {
-    let (node, transport) = match kind() {
+    let (node, transport) = match device_kind() {
         DeviceKind::Hca => (IBV_NODE_CA, IBV_TRANSPORT_IB),
         DeviceKind::Rnic => (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP),
     };

@@ -175,7 +175,7 @@ fn opcode(opcode: WcOpcode) -> u32 {
 }
 
 /// The fields of a completion queue that C sees.
-pub(crate) fn c_part(
+pub(crate) fn new_cq_ex(
     context: *mut ibv_context,
     channel: Option<Handle<Channel>>,
     cq_context: *mut c_void,

@@ -62,7 +62,7 @@ impl Receiver {
         if !sound || !place(payload) {
             return None;
         }
-        self.next_msn(QUEUE_SEND);
+        self.advance_msn(QUEUE_SEND);
         self.deliver(BufferModel::Untagged, true);
         let kind = ReceivedKind::Send { len: payload.len() as u32, invalidate: None };
         Some((fpdu_len, Received { msn, solicited: opcode.is_solicited(), kind }))

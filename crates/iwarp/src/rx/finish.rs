@@ -6,7 +6,7 @@ use super::{AccessError, Event, ExpectedResponse, Lookup, Received, ReceivedKind
 use crate::ddp::{QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND};
 use crate::open_requests::{RECEIPT_STAG, decode_receipt};
 use crate::rdmap::{AtomicError, AtomicRequest, AtomicResponse, Opcode, ReadRequest};
-use crate::rnr_limit::{RNR_LIMIT_STAG, announced};
+use crate::rnr_limit::{RNR_LIMIT_STAG, decode_limit};
 use crate::terminate::{Terminate, TerminateCode};
 use crate::wire::wraps;
 
@@ -30,7 +30,7 @@ impl Receiver {
                 Ok(None)
             }
             CurrentSegment::Rtr => {
-                self.next_msn(QUEUE_SEND);
+                self.advance_msn(QUEUE_SEND);
                 Ok(None)
             }
             CurrentSegment::ReadResponse { last, .. } => {
@@ -74,7 +74,7 @@ impl Receiver {
     fn finish_send(&mut self) -> Option<Event> {
         let message = self.message.take()?;
         let msn = self.msn[QUEUE_SEND as usize];
-        self.next_msn(QUEUE_SEND);
+        self.advance_msn(QUEUE_SEND);
         let invalidate = message.opcode.invalidates().then_some(message.invalidate);
         let kind = ReceivedKind::Send { len: message.received, invalidate };
         Some(Event::Received(Received { msn, solicited: message.opcode.is_solicited(), kind }))
@@ -85,7 +85,7 @@ impl Receiver {
         // RFC 7306 section 6: Immediate Data consumes a buffer, like a Send.
         lookup.take_receive(msn).ok_or(TerminateCode::UNTAGGED_NO_BUFFER)?;
         self.count.segment(BufferModel::Untagged, true, true);
-        self.next_msn(QUEUE_SEND);
+        self.advance_msn(QUEUE_SEND);
         let kind = ReceivedKind::Immediate(data);
         Ok(Some(Event::Received(Received { msn, solicited: opcode.is_solicited(), kind })))
     }
@@ -100,7 +100,7 @@ impl Receiver {
             lookup.check_read_source(source_stag, source_to, len).map_err(AccessError::code)?;
         }
         self.count.segment(BufferModel::Untagged, true, len > 0);
-        self.next_msn(QUEUE_REQUEST);
+        self.advance_msn(QUEUE_REQUEST);
         self.serving += 1;
         Ok(Some(Event::ReadRequest(request)))
     }
@@ -114,7 +114,7 @@ impl Receiver {
         let aligned = if request.to.is_multiple_of(8) { Ok(()) } else { Err(AccessError::Unaligned) };
         aligned.and_then(|()| lookup.check_atomic(request.stag, request.to)).map_err(AccessError::code)?;
         self.count.segment(BufferModel::Untagged, true, true);
-        self.next_msn(QUEUE_REQUEST);
+        self.advance_msn(QUEUE_REQUEST);
         self.serving += 1;
         Ok(Some(Event::AtomicRequest(request)))
     }
@@ -129,7 +129,7 @@ impl Receiver {
             return Err(TerminateCode::STREAM_CATASTROPHIC);
         }
         self.expected.pop_front();
-        self.next_msn(QUEUE_ATOMIC);
+        self.advance_msn(QUEUE_ATOMIC);
         Ok(Some(Event::AtomicDone { id, original: response.original }))
     }
 }

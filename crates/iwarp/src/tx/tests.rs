@@ -373,12 +373,12 @@ fn trailer_builder_rejects_wrong_payload_length() {
     let whole = [fpdu.header(), b"hello!\0\0"].concat();
     assert_eq!(trailer[..2], [0, 0]);
     assert_eq!(trailer[2..], Crc::compute(&whole).to_wire());
-    let mut trailer = fpdu.trailer_builder();
-    trailer.update_with(6, |mut crc| {
+    let mut builder = fpdu.trailer_builder();
+    builder.update_with(6, |mut crc| {
         crc.update(b"hello!");
         crc
     });
-    assert_eq!(trailer.finish(), Ok(trailer), "the caller continues the CRC itself");
+    assert_eq!(builder.finish(), Ok(trailer), "the caller continues the CRC itself");
 
     // Without CRCs the payload need not be read (RFC 5044 section 4.1).
     let mut sender = Sender::new(SenderConfig { crc: false, ..config() });

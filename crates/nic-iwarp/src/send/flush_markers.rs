@@ -32,7 +32,7 @@ const MARKER: u64 = 1 << 63;
 const NO_REQUEST: u64 = 1 << 62;
 
 /// The request of an operation; `None` for markers and greetings.
-pub(crate) fn request_of(id: u64) -> Option<u64> {
+pub(crate) fn program_request_of(id: u64) -> Option<u64> {
     (id & (MARKER | NO_REQUEST) == 0).then(|| request_of(id))
 }
 

@@ -21,7 +21,7 @@ use crate::queues::messages::{check_local, is_last, messages, request_of};
 use crate::queues::qp_queues::QpQueues;
 use crate::queues::request_ring::{SendQueue, SendRequest};
 use crate::queues::status;
-use crate::send::flush_markers::{FlushMarkers, announcement, first_message, request_of};
+use crate::send::flush_markers::{FlushMarkers, announcement, first_message, program_request_of};
 use crate::tcp::outbox::{Outbox, OutboxItem, SMALL_MAX};
 use nic_util::sg_list::{SgList, is_accessible};
 
@@ -191,7 +191,7 @@ impl SendHalf {
             }
             if fpdu.last {
                 self.in_machine -= 1;
-                upto = request_of(id).filter(|_| is_last(id)).map(|number| number + 1);
+                upto = program_request_of(id).filter(|_| is_last(id)).map(|number| number + 1);
             }
         } else if fpdu.expects.is_some() {
             self.markers.on_rtr_sent();

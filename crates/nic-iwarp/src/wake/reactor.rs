@@ -50,7 +50,7 @@ impl Reactor {
 
     /// A number for a listener, a connection attempt or a lingering connection.
     pub(crate) fn new_id(&self) -> u64 {
-        self.epoll_set.new_id()
+        self.epoll_set.fresh_id()
     }
 
     /// Adds a socket to epoll; `token` identifies it.

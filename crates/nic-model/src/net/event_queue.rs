@@ -18,7 +18,7 @@ impl EventQueue {
     }
 
     /// Records the network's number among the world's event handlers.
-    pub(super) fn set_actor(&mut self, handler: HandlerId) {
+    pub(super) fn set_handler(&mut self, handler: HandlerId) {
         self.handler = Some(handler);
     }
 

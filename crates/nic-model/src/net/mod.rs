@@ -77,7 +77,7 @@ impl Net {
         }
         let network = Mutex::new(Network::new(&params, payload, timeline.clone()));
         let net = Arc::new(Self { params, payload, network, timeline: timeline.clone() });
-        net.lock().begin(timeline.add_handler(net.clone()));
+        net.lock().set_handler(timeline.add_handler(net.clone()));
         nets.push(net.clone());
         net
     }

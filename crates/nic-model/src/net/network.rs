@@ -81,8 +81,8 @@ impl Network {
     }
 
     /// The network has become an event handler of its world.
-    pub(super) fn set_actor(&mut self, handler: HandlerId) {
-        self.event_queue.set_actor(handler);
+    pub(super) fn set_handler(&mut self, handler: HandlerId) {
+        self.event_queue.set_handler(handler);
         self.faults.begin(&self.event_queue);
     }
 

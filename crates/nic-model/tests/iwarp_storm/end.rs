@@ -400,7 +400,7 @@ impl<'a> StormEnd<'a> {
             let _ = self.send_rest(&mut endpoint, ending);
         }
         self.report.written = endpoint.memory().read(written).to_vec();
-        if let Some(at) = endpoint.memory().flip_bit() {
+        if let Some(at) = endpoint.memory().damage() {
             self.report.wrong.push(format!("byte {at} changed, to which nobody gave a right"));
         }
         ending

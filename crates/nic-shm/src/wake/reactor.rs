@@ -69,7 +69,7 @@ impl Reactor {
     pub(crate) fn set_events_enabled(&self, fd: BorrowedFd<'_>, id: u64, enabled: bool) {
         let flags = if enabled { EventFlags::IN } else { EventFlags::empty() };
         // This fails only for a socket that is not watched, which is being closed then.
-        let _ = self.epoll.set_events_enabled(fd, id, flags);
+        let _ = self.epoll.rewatch(fd, id, flags);
     }
 
     pub(crate) fn unwatch(&self, fd: BorrowedFd<'_>) {

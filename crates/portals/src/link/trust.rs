@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use auth::{Challenge, Identity, Key, Protocol, Proved, REPLY, REQUEST, Seed};
-use transport::{Admission, Attempts, Peers, Rejection, Target};
+use transport::{Admission, Attempts, Peers, Rejection, ConnectTarget};
 use verbs::host::Host;
 use verbs::{Device, Error, Result};
 
@@ -171,7 +171,7 @@ impl Trust {
             (None, None) => known_seed(&key, peer).challenge(PROTOCOL, from, 0),
         };
         let (digest, sent) = offered(&key, offers);
-        let request = self.attempts.request(link, Target { key, from, to, challenge }, digest);
+        let request = self.attempts.request(link, ConnectTarget { key, from, to, challenge }, digest);
         [&request[..], &sent].concat()
     }
 

@@ -42,7 +42,7 @@ impl Display for Quantity {
             Self::Parameter(device, key) => write!(f, "[{device} {key}]"),
             Self::Measured(probe) => probe.fmt(f),
             Self::Joined(operator, parts) => {
-                write!(f, "({}", join.name())?;
+                write!(f, "({}", operator.name())?;
                 list(f, parts)?;
                 f.write_str(")")
             }

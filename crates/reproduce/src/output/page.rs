@@ -108,7 +108,7 @@ fn headline(score: &Score) -> String {
 
 /// The papers of the rows: `one`, `one and another`, `one, another and a third`.
 fn paper_titles(all: &Reproduction) -> String {
-    let mut names: Vec<&str> = all.rows.iter().map(|row| name(&row.paper)).collect();
+    let mut names: Vec<&str> = all.rows.iter().map(|row| paper_title(&row.paper)).collect();
     names.dedup();
     match names.split_last() {
         Some((last, others @ [_, ..])) => format!("{} and {last}", others.join(", ")),
@@ -219,7 +219,7 @@ fn figure_frame(i: usize, figure: &Figure, all: &Reproduction) -> Markup {
         figure.plot id={ "figure-" (i) } {
             figcaption {
                 h3 { "Figure " (figure.number) ": " (figure.title) }
-                @if all.papers.len() > 1 { p.constant { (name(figure.paper)) } }
+                @if all.papers.len() > 1 { p.constant { (paper_title(figure.paper)) } }
             }
             @if let Some(chart) = &chart {
                 (legend(&format!("Curves of figure {}", figure.number), &entries(chart)))

@@ -26,7 +26,7 @@ use host::Rng;
 use rustix::process::Pid;
 
 use crate::attack::{Budget, Tally};
-use crate::traces::{memory_of, settled};
+use crate::resources::{memory_of, settled};
 use crate::wiretap::Wiretap;
 
 /// The longest time in which an honest process must be served.

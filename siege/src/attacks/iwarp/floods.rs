@@ -64,10 +64,10 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         tally.tried += 1;
         let began = Instant::now();
         let mut honest = Round::begin(&a, &b, listener.addr(), tally.tried)?;
-        honest.go_on(8, Duration::from_secs(10))?;
+        honest.run(8, Duration::from_secs(10))?;
         honest.ensure_established()?;
         tally.record_reaction(began.elapsed());
-        honest.account(true, tally)?;
+        honest.finish(true, tally)?;
     }
     crowd.clear();
     before.report_growth(Duration::from_secs(10), tally);

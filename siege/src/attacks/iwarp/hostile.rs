@@ -216,9 +216,9 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         tally.tried += 1;
         if tally.tried.is_multiple_of(50) {
             let mut honest = Round::begin(&a, &b, listener.addr(), tally.tried)?;
-            honest.go_on(8, Duration::from_secs(5))?;
+            honest.run(8, Duration::from_secs(5))?;
             honest.ensure_established()?;
-            honest.account(true, tally)?;
+            honest.finish(true, tally)?;
         } else {
             attack_once(&b, listener.addr(), &mut budget.rng, tally)?;
         }

@@ -84,7 +84,7 @@ fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            c if plain::acts(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('?'),
+            c if plain::is_terminal_control(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('?'),
             c => out.push(c),
         }
     }
