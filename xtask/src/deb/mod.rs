@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn the_entries_of_dat_conf_name_the_library_where_it_lies() {
-        let library = SHIPPED.iter().find(|(_, file)| file.ends_with("_dat.so")).expect("the DAT library ships").1;
+        let library =
+            SHIPPED.iter().find(|(_, file)| file.ends_with("_dat.so")).expect("the DAT library ships").1;
         let entries: Vec<&str> = DAT_CONF.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(entries.len(), 2);
         assert!(
