@@ -40,7 +40,10 @@ pub(crate) const CASES: &[Case<Ring>] = &[
         name: "ring-prterun",
         shows: "the same under Open MPI's prterun, by PMIx",
         run: |ring| {
-            ring.run_with(&ring.open_mpi.join("prterun"), &["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"])
+            ring.run_with(
+                &ring.open_mpi.join("prterun"),
+                &["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"],
+            )
         },
     },
     Case {

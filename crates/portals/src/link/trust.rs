@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use auth::{Challenge, Identity, Key, Protocol, Proved, REPLY, REQUEST, Seed};
-use transport::{Admission, Attempts, Peers, Rejection, ConnectTarget};
+use transport::{Admission, Attempts, ConnectTarget, Peers, Rejection};
 use verbs::host::Host;
 use verbs::{Device, Error, Result};
 
