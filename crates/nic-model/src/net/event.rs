@@ -36,7 +36,7 @@ pub(super) enum Event {
     /// The processor sees the next entry of a completion queue.
     EntryVisible(u32),
     /// A completion queue's event reaches its channel.
-    ChannelEvent(u32),
+    ChannelNotified(u32),
     /// A queue pair may retry a message that found no receive.
     RnrPauseEnded(u32),
     /// A queue pair checks whether an answer is overdue.
@@ -71,7 +71,7 @@ impl Event {
             Self::PacketReadyToPlace(n) => (8, n),
             Self::PacketPlaced(n) => (9, n),
             Self::EntryVisible(n) => (10, n),
-            Self::ChannelEvent(n) => (11, n),
+            Self::ChannelNotified(n) => (11, n),
             Self::RnrPauseEnded(n) => (12, n),
             Self::AnswerCheck(n) => (13, n),
             Self::Flush(n) => (14, n),
@@ -104,7 +104,7 @@ impl Event {
             8 => Self::PacketReadyToPlace(n),
             9 => Self::PacketPlaced(n),
             10 => Self::EntryVisible(n),
-            11 => Self::ChannelEvent(n),
+            11 => Self::ChannelNotified(n),
             12 => Self::RnrPauseEnded(n),
             13 => Self::AnswerCheck(n),
             14 => Self::Flush(n),

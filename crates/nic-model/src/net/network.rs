@@ -111,7 +111,7 @@ impl Network {
             Event::RnrPauseEnded(qp) => self.on_rnr_pause_ended(now, qp),
             Event::AnswerCheck(qp) => self.on_answer_check(now, qp),
             Event::EntryVisible(queue) => self.on_entry_visible(now, queue),
-            Event::ChannelEvent(queue) => self.on_channel_event(queue),
+            Event::ChannelNotified(queue) => self.on_channel_event(queue),
             Event::Flush(qp) => self.flush(now, qp),
             Event::CmMessage(message) => self.on_cm_message(now, message),
             Event::ConnectTimeout(request) => {
@@ -362,7 +362,7 @@ impl Network {
             ShownEntry::Entry { notify } => {
                 if notify {
                     self.event_queue
-                        .schedule(now + self.cards[owner.card].interrupt.latency, Event::ChannelEvent(cq));
+                        .schedule(now + self.cards[owner.card].interrupt.latency, Event::ChannelNotified(cq));
                 }
                 self.cards.signal(owner.card);
             }
