@@ -74,7 +74,7 @@ fn cases() -> impl Iterator<Item = PartyCase> {
 pub(crate) enum Party {
     /// MPICH's C tests, compiled by `nicety mpicc` and run on our library.
     Mpich(mpi::mpich::Options),
-    /// libfabric's tests, with its verbs provider on our libraries.
+    /// Tests of libfabric, with its verbs provider on our libraries.
     Fabtests {
         /// A checkout of github.com/ofiwg/libfabric, in the version of Debian's libfabric-dev.
         #[arg(long, value_name = "DIR")]

@@ -9,7 +9,7 @@
 //! | `child` | child processes of this program in a role, which communicate in lines |
 //! | `programs` | C programs that attacks need, compiled against the libraries that cargo built with this program |
 //! | `wiretap` | honest programs' TCP traffic, as an attacker on the network reads it |
-//! | `end`, `stress_traffic` | an end of connections; traffic with every byte and every completion accounted for |
+//! | `endpoint`, `stress_traffic` | an end of connections; traffic with every byte and every completion accounted for |
 //! | `resources` | resources of a process, and those that it leaves behind |
 
 mod attack;

@@ -38,7 +38,7 @@ struct Options {
     check: Check,
 }
 
-/// The checks.
+/// The commands of `cargo xtask`, with their options.
 #[derive(Subcommand)]
 enum Check {
     /// Run the steps of CI in order, up to the first failure.

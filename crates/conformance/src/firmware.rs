@@ -304,6 +304,11 @@ fn expect_results(waiter: &Waiter, results: &Receiver<AccessResult>, want: &[Acc
     assert_eq!(got, want);
 }
 
+/// Sends the test the result of an access.
+fn record_access<T>(report: &Sender<AccessResult>, result: Result<T>) {
+    report.send(access_result(result)).expect("the test receives results");
+}
+
 /// A program can access registered memory of its domain, with the rights of the region, and no other; no byte beyond a
 /// payload, and no record of a wrong size or alignment.
 pub(super) fn program_memory_access_is_checked(env: &Env) {
@@ -321,36 +326,26 @@ pub(super) fn program_memory_access_is_checked(env: &Env) {
                 let word = record(&[u64::MAX]);
                 let places = [tail, read_only.1, foreign, Sge { addr: good.addr + 4, ..good }];
                 for place in places {
-                    report.send(access_result(nic.event(place, &word))).expect("the test receives results");
+                    record_access(&report, nic.event(place, &word));
                 }
-                report.send(access_result(nic.event(good, &[1; 12]))).expect("the test receives results");
-                report.send(access_result(nic.event(good, &[1; 72]))).expect("the test receives results");
-                report.send(access_result(nic.deposit(0, good))).expect("the test receives results");
+                record_access(&report, nic.event(good, &[1; 12]));
+                record_access(&report, nic.event(good, &[1; 72]));
+                record_access(&report, nic.deposit(0, good));
                 for piece in [tail, foreign, read_only.0] {
-                    report
-                        .send(access_result(nic.send(to, &[], &[piece])))
-                        .expect("the test receives results");
+                    record_access(&report, nic.send(to, &[], &[piece]));
                 }
-                report
-                    .send(access_result(nic.send(to, &vec![0; 1 << 20], &[])))
-                    .expect("the test receives results");
+                record_access(&report, nic.send(to, &vec![0; 1 << 20], &[]));
             })
             .message(move |nic, message| {
                 let exact = Sge { length: message.payload_len as u32, ..good };
                 let more = Sge { length: exact.length + 1, ..good };
                 for place in [tail, foreign, Sge { length: exact.length, ..read_only.1 }] {
-                    report_deposit
-                        .send(access_result(nic.deposit(0, Sge { length: 48, ..place })))
-                        .expect("the test receives results");
+                    record_access(&report_deposit, nic.deposit(0, Sge { length: 48, ..place }));
                 }
                 for (offset, place) in [(0, more), (1, exact), (u64::MAX, exact)] {
-                    report_deposit
-                        .send(access_result(nic.deposit(offset, place)))
-                        .expect("the test receives results");
+                    record_access(&report_deposit, nic.deposit(offset, place));
                 }
-                report_deposit
-                    .send(access_result(nic.deposit(message.payload_len, Sge { length: 0, ..good })))
-                    .expect("the test receives results");
+                record_access(&report_deposit, nic.deposit(message.payload_len, Sge { length: 0, ..good }));
             }),
     );
     let Some(program) = program else { return };

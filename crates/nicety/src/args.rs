@@ -28,7 +28,7 @@ pub(crate) struct Cli {
 
 const MORE: &str = "`nicety help COMMAND` explains a command and shows examples.";
 
-/// The commands.
+/// The commands of `nicety`, with their options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measure this machine or a network; without an experiment an overview, with an HTML report

@@ -494,7 +494,7 @@ impl<'a> StormEnd<'a> {
                     return Err(EndOutcome::Quit);
                 }
             }
-            let look = self.to_open_request(self.posted);
+            let look = self.open_request_of(self.posted);
             self.on_wire.push(look);
             self.posted += 1;
             self.next_at = self.host.now() + steps.get(self.posted).map_or(Span::ZERO, |step| step.pause);
@@ -521,7 +521,7 @@ impl<'a> StormEnd<'a> {
     }
 
     /// The form of a step on the wire when its turn comes.
-    fn to_open_request(&mut self, number: usize) -> OpenRequest {
+    fn open_request_of(&mut self, number: usize) -> OpenRequest {
         let step = &self.plan.programs[self.me].steps[number];
         let (effect, len) = match step.kind {
             OpKind::Write { stag, to, .. } => (PeerEffect::Write { stag, to }, step.data.len()),

@@ -65,7 +65,7 @@ impl Language {
 
     /// The value of that variable, unless it led back to this program, such as through a script in `CC` that calls this
     /// program.
-    fn from_environment(self) -> Option<OsString> {
+    fn configured_compiler(self) -> Option<OsString> {
         std::env::var_os(self.compiler().0).filter(|_| std::env::var_os(STARTED_BY_US).is_none())
     }
 
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
     let shown = |word: &OsString| SHOW_OPTIONS.iter().find(|(name, _)| word == name).map(|(_, shown)| *shown);
     let arguments: Vec<_> = args.arguments.iter().filter(|word| shown(word).is_none()).cloned().collect();
     let wanted = args.arguments.iter().find_map(shown).or(args.show.then_some(ShowPart::Line));
-    let (own, compiler) = (install_paths::own_directory()?, language.command(language.from_environment()));
+    let (own, compiler) = (install_paths::own_directory()?, language.command(language.configured_compiler()));
     if let Some(wanted) = wanted {
         let words = requested_part(&own, compiler, &arguments, wanted)?;
         Stream::Out.data(&format!("{}\n", shell_words(&words)))?;

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `line` | options of other launchers, and programs separated by colons |
+//! | `command_line` | options of other launchers, and programs separated by colons |
 //! | `options` | the options of the launcher |
 //! | `profile` | output of the profiles of ranks |
 //! | `call` | the connection to another host through `nicety serve` |
