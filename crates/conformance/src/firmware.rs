@@ -305,7 +305,7 @@ fn expect_results(waiter: &Waiter, results: &Receiver<AccessResult>, want: &[Acc
 }
 
 /// Sends the test the result of an access.
-fn record_access<T>(report: &Sender<AccessResult>, result: Result<T>) {
+fn record_access(report: &Sender<AccessResult>, result: Result<()>) {
     report.send(access_result(result)).expect("the test receives results");
 }
 
