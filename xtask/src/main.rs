@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arm64;
 mod ci;
 mod corpora;
 mod deb;
@@ -18,11 +19,11 @@ mod siege;
 mod silent;
 mod suite;
 mod support;
+mod targets;
 mod tidy;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::packages;
 use xtask::workspace::Workspace;
 
 /// The project's own checks.
@@ -48,7 +49,7 @@ enum Check {
         #[arg(long)]
         list: bool,
     },
-    /// Install what CI needs and this machine lacks (Debian's packages).
+    /// Install what CI needs and this machine lacks (Debian's packages, targets of Rust).
     Setup,
     /// Hold the row rule: a crate uses crates of lower rows only.
     Rows,
@@ -64,6 +65,8 @@ enum Check {
     Support,
     /// Check that every fuzz corpus is replayed by an ordinary test.
     Corpora,
+    /// Build for aarch64, and run tests and Debian's programs there under emulation; minutes, not in CI, which only compiles.
+    Arm64,
     /// Build a Debian package of what ships.
     Deb {
         /// Install it in a minimal root, try it there, and remove it; needs root.
@@ -101,12 +104,13 @@ fn run(check: Check) -> anyhow::Result<()> {
     match check {
         Check::Ci { list: true, .. } => ci::list(),
         Check::Ci { only, wide, list: false } => return ci::run(&workspace, &only, wide),
-        Check::Setup => println!("{}", packages::setup()?),
+        Check::Setup => println!("{}", ci::setup()?),
         Check::Rows => println!("{}", rows::check(&workspace)?),
         Check::Licences => println!("{}", licences::check(&workspace)?),
         Check::Tidy { bless: true } => println!("{}", tidy::bless(&workspace)?),
         Check::Tidy { bless: false } => println!("{}", tidy::check(&workspace)?),
         Check::Support => println!("{}", support::write(&workspace)?),
+        Check::Arm64 => println!("{}", arm64::run(&workspace)?),
         Check::Corpora => println!("{}", corpora::check(&workspace)?),
         Check::Deb { tried } => println!("{}", deb::check(&workspace, tried)?),
         Check::Loom => println!("{}", loom::check(&workspace)?),

@@ -64,7 +64,7 @@ impl Failed {
 }
 
 /// Runs a command, prints each line and passes it to `hear`. Returns whether the command succeeded.
-fn run_listening(command: &mut Command, hear: impl FnMut(&str)) -> Result<bool> {
+pub(crate) fn run_listening(command: &mut Command, hear: impl FnMut(&str)) -> Result<bool> {
     run_until_silent(command, SILENCE, hear)
 }
 

@@ -5,6 +5,8 @@
 mod notices;
 mod root;
 
+pub(crate) use root::suite_of_debian;
+
 use crate::ships::{self, SHIPPED};
 use anyhow::{Context, Result, bail};
 use std::fs;

@@ -95,8 +95,7 @@ fn base(folder: &Path) -> Result<PathBuf> {
     if !is_root() {
         bail!("only root can make one; try: sudo cargo xtask deb --try");
     }
-    let release = fs::read_to_string("/etc/os-release").context("no /etc/os-release")?;
-    let suite = suite(&release).context("/etc/os-release names no release of Debian")?;
+    let suite = suite_of_debian()?;
     // Its name contains its packages, so that a change of the list makes another archive.
     let packages = WITH.trim_start_matches("--include=").replace(',', "+");
     let archive = folder.join(format!("{suite}+{packages}.tar"));
@@ -111,6 +110,15 @@ fn base(folder: &Path) -> Result<PathBuf> {
     run_command(&mut make)?;
     fs::rename(&new, &archive)?;
     Ok(archive)
+}
+
+/// The name of this machine's release of Debian.
+///
+/// # Errors
+/// If it is another system.
+pub(crate) fn suite_of_debian() -> Result<String> {
+    let release = fs::read_to_string("/etc/os-release").context("no /etc/os-release")?;
+    suite(&release).context("/etc/os-release names no release of Debian")
 }
 
 /// The name of a release of Debian, as of `VERSION_CODENAME=bookworm`.
