@@ -1,6 +1,6 @@
-//! Sets the linker options: the soname that programs load.
+//! Sets the linker options: the soname that programs load, with the version of the specification.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    abi_link::emit(Some("libportals.so"), None);
+    abi_link::emit(Some("libportals.so.4"), None);
 }

@@ -99,6 +99,7 @@ fn programs(workspace: &Workspace, stage: &Path) -> Result<Vec<PathBuf>> {
         make_parent(&to)?;
         run_command(Command::new("strip").args(["--strip-unneeded", "-o"]).arg(&to).arg(&from))?;
         fs::set_permissions(&to, fs::Permissions::from_mode(if is_library { 0o644 } else { 0o755 }))?;
+        link_for_linker(&to)?;
         placed.push(to);
     }
     let (library, folder, names) = VERBS;
@@ -114,6 +115,15 @@ fn programs(workspace: &Workspace, stage: &Path) -> Result<Vec<PathBuf>> {
 fn name_of(file: &str, library: &Path) -> Result<String> {
     let soname = if file == VERBS.0 { None } else { soname(library)? };
     Ok(soname.unwrap_or_else(|| file.to_owned()))
+}
+
+/// Links `libNAME.so`, which the linker finds by `-lNAME`, to a library that has a version in its name.
+fn link_for_linker(library: &Path) -> Result<()> {
+    let name = library.file_name().and_then(|name| name.to_str()).context("a library with a name")?;
+    match name.split_once(".so.") {
+        Some((stem, _)) => Ok(symlink(name, library.with_file_name(format!("{stem}.so")))?),
+        None => Ok(()),
+    }
 }
 
 /// The SONAME of a library, if it has one.

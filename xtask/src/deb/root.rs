@@ -63,7 +63,7 @@ sh -c 'eval "$(nicety run --print-env)" && ibv_devices' | grep -q nicety0
 works "the line for a CI job (docs/guides/verbs.md)"
 nicety mpicc --show -o ring ring.c | grep -q -- '-I/usr/include/nicety .*-L/usr/lib/nicety '
 works "nicety mpicc, which finds mpi.h and the library"
-test -e /usr/include/nicety/portals4.h && ldd /usr/lib/nicety/libportals.so | grep -q libc && ! ldd /usr/lib/nicety/libportals.so | grep -q 'not found'
+test -e /usr/include/nicety/portals4.h && ldd /usr/lib/nicety/libportals.so.4 | grep -q libc && ! ldd /usr/lib/nicety/libportals.so.4 | grep -q 'not found'
 works "portals4.h and its library, which loads"
 grep -q Memcheck /usr/share/nicety/nicety.supp
 works "suppressions for valgrind"
