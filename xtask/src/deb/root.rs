@@ -65,6 +65,22 @@ nicety mpicc --show -o ring ring.c | grep -q -- '-I/usr/include/nicety .*-L/usr/
 works "nicety mpicc, which finds mpi.h and the library"
 test -e /usr/include/nicety/portals4.h && ldd /usr/lib/nicety/libportals.so.4 | grep -q libc && ! ldd /usr/lib/nicety/libportals.so.4 | grep -q 'not found'
 works "portals4.h and its library, which loads"
+/usr/lib/nicety/bin/mpicc --show ring.c | grep -q -- '-lmpi_abi'
+works "the names of MPI's commands in /usr/lib/nicety/bin"
+mkdir secrets
+(umask 077; echo 0123456789abcdef0123456789abcdef >secrets/token)
+# What the unit runs, as systemd does.
+command=$(sed -n "s/^ExecStart=.bin.sh -c '\(.*\)'$/\1/p" /usr/lib/systemd/system/nicety-serve.service | sed 's/[$][$]/$/g')
+CREDENTIALS_DIRECTORY=$PWD/secrets LISTEN=127.0.0.1 sh -c "$command" >served 2>&1 &
+server=$!
+for try in 1 2 3 4 5 6 7 8 9 10; do
+    sleep 0.5
+    if grep -q 'listening at' served; then break; fi
+done
+nicety bench latency --launches 1 --set budget=2 --plain --peer 127.0.0.1 --token-file secrets/token >screen 2>remarks ||
+    { cat served remarks; exit 1; }
+kill $server && ! wait $server
+works "the command of nicety-serve.service, and a client with the same secret"
 grep -q Memcheck /usr/share/nicety/nicety.supp
 works "suppressions for valgrind"
 test "$(nicety mpirun -n 2 sh -c 'echo $PMI_RANK' | sort | tr -d '\n')" = 01
