@@ -2,7 +2,7 @@
 //! with the command that repeats it. Independent steps run in parallel with the tests.
 
 use crate::targets::{self, ARM64, WASM};
-use crate::{arm64, corpora, deb, interop, licences, loom, miri, rows, ships, siege, suite, tidy};
+use crate::{arm64, corpora, deb, interop, licences, loom, miri, publish, rows, ships, siege, suite, tidy};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -79,6 +79,7 @@ const WIDELY: (&str, &str) = ("NICETY_WIDE", "1");
 
 /// Steps that take long, download, or depend on deadlines: for releases, and after changes in their area.
 const WIDE: &[Step] = &[
+    Step { name: "publish", command: "cargo xtask publish", run: publish::check },
     Step {
         name: "siege-long",
         command: "cargo xtask siege --minutes 10",

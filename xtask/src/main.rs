@@ -13,6 +13,7 @@ mod licences;
 mod loom;
 mod miri;
 mod peers;
+mod publish;
 mod rows;
 mod ships;
 mod siege;
@@ -73,6 +74,8 @@ enum Check {
         #[arg(long = "try")]
         tried: bool,
     },
+    /// Package the crates that are meant for others, under names that are free on the registry, and build the packages.
+    Publish,
     /// Run the loom models of the crates that have them.
     Loom,
     /// Run the tests of the protocol and of what every C face needs under Miri.
@@ -113,6 +116,7 @@ fn run(check: Check) -> anyhow::Result<()> {
         Check::Arm64 => println!("{}", arm64::run(&workspace)?),
         Check::Corpora => println!("{}", corpora::check(&workspace)?),
         Check::Deb { tried } => println!("{}", deb::check(&workspace, tried)?),
+        Check::Publish => println!("{}", publish::check(&workspace)?),
         Check::Loom => println!("{}", loom::check(&workspace)?),
         Check::Miri => println!("{}", miri::check(&workspace)?),
         Check::Interop { arguments } => interop::check(&workspace, &arguments)?,
