@@ -1,7 +1,7 @@
-//! Keeps the library mapped once it is loaded: the registry unloads providers whose adapters are closed, while threads of a
-//! device may still be exiting.
+//! Sets the linker options. The DAT registry unloads providers whose adapters are closed, while threads of a device may still be exiting:
+//! the library stays mapped.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    abi_link::emit(None, None);
 }

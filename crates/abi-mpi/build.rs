@@ -1,6 +1,5 @@
-//! Generates the exported functions from functions.txt and the constants from constants.txt, and sets the linker options: the
-//! soname that programs expect, and a second version script that exports the weak `MPI_` names, which rustc's symbol list lacks.
-//! lld accepts a second script; rustc ships lld and uses it on x86-64.
+//! Generates the exported functions from functions.txt and the constants from constants.txt, and sets the linker options: the soname that
+//! programs expect, and a second version script that exports the weak `MPI_` names, which rustc's symbol list lacks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,11 +17,7 @@ fn main() {
     write("names.rs", names(&read("functions.txt")));
     write("constants.rs", constants(&read("constants.txt")));
     write("weak.map", "{ global: MPI_*; };\n".to_owned());
-    let script = out.join("weak.map");
-    println!("cargo::rustc-cdylib-link-arg=-Wl,--version-script={}", script.display());
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmpi_abi.so.1");
-    // Threads of a device may still be exiting when a program unloads the library.
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    abi_link::emit(Some("libmpi_abi.so.1"), Some(&out.join("weak.map")));
 }
 
 /// A function, from a line of functions.txt.

@@ -1,8 +1,6 @@
-//! Sets the soname that programs link to, and keeps the library mapped once loaded: its thread may still be
-//! exiting when a program unloads it.
+//! Sets the linker options: the soname that programs load, with the version of the specification.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libportals.so");
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    abi_link::emit(Some("libportals.so.4"), None);
 }

@@ -1,8 +1,8 @@
 //! Generates the exported functions of functions.txt and private.txt, each under its version node, and sets the linker arguments.
 //!
 //! Programs link against e.g. `ibv_open_device` of node `IBVERBS_1.1`. The assembler sets such versioned symbols. rustc's own version
-//! script does not list them and so makes them local. A second version script, which lld accepts in addition to rustc's, names the
-//! nodes and patterns that keep these symbols global. rustc ships lld and uses it on x86-64.
+//! script does not list them and so makes them local. A second version script names the nodes and patterns that keep these symbols
+//! global.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -37,11 +37,8 @@ fn main() {
         lines(&private).map(|line| line.split_once(' ').expect("a node and a name")).collect();
     write("exports.rs", exports(&functions, &private));
     write("nodes.map", nodes(&functions, &private));
-    println!("cargo::rustc-cdylib-link-arg=-Wl,--version-script={}", out.join("nodes.map").display());
     // librdmacm.so.1 is another name of the same file: objects of the two libraries refer to each other.
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
-    // Threads of a device may still be exiting when a program unloads the library.
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    abi_link::emit(Some("libibverbs.so.1"), Some(&out.join("nodes.map")));
 }
 
 fn read(file: &str) -> String {

@@ -1,11 +1,12 @@
 //! Runs exactly what CI runs, in order, and reports each step's duration; the first failure ends it and is reported
 //! with the command that repeats it. Independent steps run in parallel with the tests.
 
-use crate::{corpora, deb, interop, licences, loom, miri, rows, ships, siege, suite, tidy};
+use crate::targets::{self, ARM64, WASM};
+use crate::{arm64, corpora, deb, interop, licences, loom, miri, publish, rows, ships, siege, suite, tidy};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use xtask::packages;
@@ -22,7 +23,7 @@ struct Step {
 
 /// CI, in order.
 const STEPS: &[Step] = &[
-    Step { name: "setup", command: "cargo xtask setup", run: |_| packages::setup() },
+    Step { name: "setup", command: "cargo xtask setup", run: |_| setup() },
     Step {
         name: "fmt",
         command: "cargo fmt --all --check",
@@ -47,6 +48,11 @@ const STEPS: &[Step] = &[
         // Proves that the protocol needs no operating system.
         command: "cargo build --package iwarp --target wasm32-unknown-unknown",
         run: wasm,
+    },
+    Step {
+        name: "arm64",
+        command: "RUSTFLAGS='-D warnings' cargo check --workspace --all-targets --target aarch64-unknown-linux-gnu",
+        run: arm64::check,
     },
     Step { name: "loom", command: "cargo xtask loom", run: loom::check },
     Step { name: "miri", command: "cargo xtask miri", run: miri::check },
@@ -73,6 +79,7 @@ const WIDELY: (&str, &str) = ("NICETY_WIDE", "1");
 
 /// Steps that take long, download, or depend on deadlines: for releases, and after changes in their area.
 const WIDE: &[Step] = &[
+    Step { name: "publish", command: "cargo xtask publish", run: publish::check },
     Step {
         name: "siege-long",
         command: "cargo xtask siege --minutes 10",
@@ -99,7 +106,7 @@ const WIDE: &[Step] = &[
 
 /// The step that idles half of its time, and the independent steps that run in parallel with it.
 const HOST_STEP: &str = "test";
-const PARALLEL_STEPS: &[&str] = &["loom", "miri", "release", "deb"];
+const PARALLEL_STEPS: &[&str] = &["loom", "miri", "arm64", "release", "deb"];
 
 /// Prints the steps.
 pub(crate) fn list() {
@@ -219,20 +226,23 @@ fn cargo(workspace: &Workspace, arguments: &[&str], variable: Option<(&str, &str
     Ok(String::new())
 }
 
-/// Builds the protocol for a target without an operating system. The target is installed if rustup can; where it
-/// cannot, as without a network, the step says so instead of failing.
+/// Installs what CI needs and this machine lacks; says what it did. A target that cannot be fetched, as without a network, is left to
+/// its step.
+pub(crate) fn setup() -> Result<String> {
+    let done = packages::setup()?;
+    for target in [WASM, ARM64] {
+        targets::provide(target)?;
+    }
+    Ok(done)
+}
+
+/// Builds the protocol for a target without an operating system. Where the target is missing, the step says so instead of failing.
 fn wasm(workspace: &Workspace) -> Result<String> {
-    const TARGET: &str = "wasm32-unknown-unknown";
-    let libraries = capture(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]))?;
-    let there = || Path::new(libraries.trim()).is_dir();
-    if !there() && run_command(Command::new("rustup").args(["target", "add", TARGET])).is_err() {
-        println!("wasm: NOT CHECKED: the target {TARGET} is missing, and rustup could not install it");
+    if targets::provide(WASM)? {
+        return cargo(workspace, &["build", "--package", "iwarp", "--target", WASM], None);
     }
-    if there() {
-        cargo(workspace, &["build", "--package", "iwarp", "--target", TARGET], None)
-    } else {
-        Ok(String::new())
-    }
+    println!("wasm: NOT CHECKED: the target {WASM} is missing");
+    Ok(String::new())
 }
 
 /// A short siege, repeated once if the stack fails: as [`suite`] does with tests.

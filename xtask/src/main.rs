@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arm64;
 mod ci;
 mod corpora;
 mod deb;
@@ -12,17 +13,18 @@ mod licences;
 mod loom;
 mod miri;
 mod peers;
+mod publish;
 mod rows;
 mod ships;
 mod siege;
 mod silent;
 mod suite;
 mod support;
+mod targets;
 mod tidy;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::packages;
 use xtask::workspace::Workspace;
 
 /// Checks of the workspace, as CI runs them.
@@ -53,7 +55,7 @@ enum Check {
         #[arg(long)]
         list: bool,
     },
-    /// Install missing Debian packages that CI needs.
+    /// Install what CI needs and this machine lacks (Debian's packages, targets of Rust).
     Setup,
     /// Check that each crate uses crates of lower rows only.
     Rows,
@@ -69,12 +71,16 @@ enum Check {
     Support,
     /// Check that a test replays every fuzz corpus.
     Corpora,
+    /// Build for aarch64, and run tests and Debian's programs there under emulation; minutes, not in CI, which only compiles.
+    Arm64,
     /// Build the Debian package.
     Deb {
         /// Install, try and remove the package in a minimal root file system; needs root.
         #[arg(long = "try")]
         tried: bool,
     },
+    /// Package the crates that are meant for others, under names that are free on the registry, and build the packages.
+    Publish,
     /// Run the loom models of the crates that have them.
     Loom,
     /// Run tests of `iwarp`, `ffi` and `portals` under Miri.
@@ -107,14 +113,16 @@ fn run(check: Check) -> anyhow::Result<()> {
     match check {
         Check::Ci { list: true, .. } => ci::list(),
         Check::Ci { only, wide, list: false } => return ci::run(&workspace, &only, wide),
-        Check::Setup => println!("{}", packages::setup()?),
+        Check::Setup => println!("{}", ci::setup()?),
         Check::Rows => println!("{}", rows::check(&workspace)?),
         Check::Licences => println!("{}", licences::check(&workspace)?),
         Check::Tidy { bless: true } => println!("{}", tidy::bless(&workspace)?),
         Check::Tidy { bless: false } => println!("{}", tidy::check(&workspace)?),
         Check::Support => println!("{}", support::write(&workspace)?),
+        Check::Arm64 => println!("{}", arm64::run(&workspace)?),
         Check::Corpora => println!("{}", corpora::check(&workspace)?),
         Check::Deb { tried } => println!("{}", deb::check(&workspace, tried)?),
+        Check::Publish => println!("{}", publish::check(&workspace)?),
         Check::Loom => println!("{}", loom::check(&workspace)?),
         Check::Miri => println!("{}", miri::check(&workspace)?),
         Check::Interop { arguments } => interop::check(&workspace, &arguments)?,

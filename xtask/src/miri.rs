@@ -35,12 +35,9 @@ const CASES: &str = "4";
 /// Runs the tests. The toolchain is installed if rustup can; where it cannot, as without a network, the step says so
 /// instead of failing.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {
-    if !is_there() && fetch().is_err() {
+    if !provide()? {
         println!("miri: NOT CHECKED: {TOOLCHAIN} with Miri is missing and could not be fetched");
         return Ok(String::new());
-    }
-    if !is_there() {
-        bail!("{TOOLCHAIN} was fetched and has no Miri: pin another day in xtask/src/miri.rs");
     }
     for (package, which, target) in RUNS {
         run(&mut test(workspace, package, which, target))?;
@@ -48,6 +45,20 @@ pub(crate) fn check(workspace: &Workspace) -> Result<String> {
     let runs: Vec<String> =
         RUNS.iter().map(|(package, _, target)| format!("{package} for {target}")).collect();
     Ok(format!("miri: tests passed: {}", runs.join(", ")))
+}
+
+/// Whether there is the toolchain, with Miri and the source of the standard library; rustup installs it if it can.
+///
+/// # Errors
+/// If it was fetched and has no Miri.
+pub(crate) fn provide() -> Result<bool> {
+    if !is_there() && fetch().is_err() {
+        return Ok(false);
+    }
+    if !is_there() {
+        bail!("{TOOLCHAIN} was fetched and has no Miri: pin another day in xtask/src/miri.rs");
+    }
+    Ok(true)
 }
 
 fn is_there() -> bool {
@@ -60,29 +71,21 @@ fn fetch() -> Result<()> {
     run(Command::new("rustup").args(["toolchain", "install", TOOLCHAIN]).args(parts))
 }
 
+/// Calls cargo of this toolchain in the workspace root.
+pub(crate) fn cargo(workspace: &Workspace) -> Command {
+    let mut command = Command::new("rustup");
+    command.current_dir(&workspace.root).args(["run", TOOLCHAIN, "cargo"]);
+    // Set by the cargo that runs this; they would select its toolchain again.
+    command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
+    command
+}
+
 /// `cargo miri test` for the targets `which` of one package.
 fn test(workspace: &Workspace, package: &str, which: &str, target: &str) -> Command {
-    let mut command = Command::new("rustup");
+    let mut command = cargo(workspace);
     command
-        .current_dir(&workspace.root)
-        .args([
-            "run",
-            TOOLCHAIN,
-            "cargo",
-            "miri",
-            "test",
-            "--package",
-            package,
-            which,
-            "--target",
-            target,
-            "--",
-        ])
+        .args(["miri", "test", "--package", package, which, "--target", target, "--"])
         .args(LEFT_OUT.iter().flat_map(|name| ["--skip", name]))
-        // Set by the cargo that runs this; they would select its toolchain again.
-        .env_remove("RUSTUP_TOOLCHAIN")
-        .env_remove("CARGO")
-        .env_remove("RUSTC")
         // Property tests read their working directory, and the number of inputs from the environment.
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
         .env("PROPTEST_CASES", CASES)

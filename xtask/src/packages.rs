@@ -25,6 +25,8 @@ const FOR_CI: &Needed = &[
     ("dpkg-shlibdeps", "dpkg-dev"),
     ("mmdebstrap", "mmdebstrap"),
     ("ip", "iproute2"),
+    ("pkg-config", "pkgconf"),
+    ("cmake", "cmake"),
 ];
 
 /// Installs what CI needs and this machine lacks; says what it did.

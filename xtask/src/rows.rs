@@ -11,7 +11,7 @@ use xtask::workspace::Workspace;
 
 /// The crates of each row, lowest first; the index is the row.
 const ROWS: [&[&str]; 10] = [
-    &["collectives", "datatypes", "ffi", "host", "iwarp", "rdma-abi", "uaccess"],
+    &["abi-link", "collectives", "datatypes", "ffi", "host", "iwarp", "rdma-abi", "uaccess"],
     &["auth", "pmi", "results", "verbs"],
     &["conformance", "nic-util", "report"],
     &["nic-shm", "nic-iwarp", "nic-rails", "nic-model", "nic-hw"],

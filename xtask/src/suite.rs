@@ -61,7 +61,7 @@ impl FailedProgram {
 }
 
 /// Runs a command, prints each line and passes it to `on_line`. Returns whether the command succeeded.
-fn run_with_output(command: &mut Command, on_line: impl FnMut(&str)) -> Result<bool> {
+pub(crate) fn run_with_output(command: &mut Command, on_line: impl FnMut(&str)) -> Result<bool> {
     run_until_silent(command, SILENCE_MAX, on_line)
 }
 

@@ -368,7 +368,7 @@ fn program_with_one_of_both_libraries_gets_an_error() {
     for (missing, says) in [("libibverbs.so.1", "start it by nicety run"), ("librdmacm.so.1", "")] {
         let names = Names::new();
         std::fs::remove_file(names.path().join(missing)).expect("a link");
-        let theirs = format!("/usr/lib/x86_64-linux-gnu/{missing}");
+        let theirs = format!("/usr/lib/{}-linux-gnu/{missing}", std::env::consts::ARCH);
         let mut command = names.command("rping", "shm");
         let child =
             command.args(["-s", "-a", "127.0.0.1"]).env("LD_PRELOAD", theirs).spawn().expect("it starts");

@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::library;
@@ -92,7 +92,7 @@ fn exactly_the_tables_are_exported() {
 /// Goal: our library exports everything that a program linked with the installed libraries may need.
 #[test]
 fn library_exports_all_symbols_of_the_installed_ones() {
-    let folder = Path::new("/usr/lib/x86_64-linux-gnu");
+    let folder = PathBuf::from(format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH));
     let Some(ours) = exported(&library()) else { return };
     for name in ["libibverbs.so.1", "librdmacm.so.1"].map(|name| folder.join(name)) {
         if !name.exists() {

@@ -60,6 +60,7 @@ pub(crate) fn involuntary_switches() -> Option<u64> {
 pub(crate) fn clock_kind(kind: host::ClockKind) -> ClockKind {
     match kind {
         host::ClockKind::Tsc => ClockKind::Tsc,
+        host::ClockKind::Cntvct => ClockKind::Cntvct,
         host::ClockKind::Monotonic => ClockKind::Monotonic,
         host::ClockKind::Virtual => ClockKind::Virtual,
     }

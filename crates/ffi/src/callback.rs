@@ -74,14 +74,15 @@ fn take_exception() -> *mut Exception {
 }
 
 /// The stack frame that stops exceptions.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 mod border {
     use super::Exception;
     use std::arch::global_asm;
     use std::ffi::c_void;
 
-    // Loads six registers, calls, and returns what the function returned. The unwinder lands at `landing` with the exception in rax
-    // and the callee-saved registers as they were at the call.
+    // Loads six registers, calls, and returns what the function returned. The unwinder lands at `landing` with the exception in the
+    // register of the result and the callee-saved registers as they were at the call.
+    #[cfg(target_arch = "x86_64")]
     global_asm!(
         ".pushsection .text.nicety_call_program, \"ax\", @progbits",
         ".globl nicety_call_program",
@@ -118,6 +119,48 @@ mod border {
         ".popsection",
         personality = sym personality,
     );
+    // The same. Variadic functions take their arguments in these registers, too.
+    #[cfg(target_arch = "aarch64")]
+    global_asm!(
+        ".pushsection .text.nicety_call_program, \"ax\", @progbits",
+        ".globl nicety_call_program",
+        ".hidden nicety_call_program",
+        ".type nicety_call_program, @function",
+        ".p2align 2",
+        "nicety_call_program:",
+        ".cfi_startproc",
+        ".cfi_personality 0x1b, {personality}",
+        ".cfi_lsda 0x1b, .Lnicety_landing",
+        "stp x29, x30, [sp, #-32]!",
+        ".cfi_def_cfa_offset 32",
+        ".cfi_offset x29, -32",
+        ".cfi_offset x30, -24",
+        "str x19, [sp, #16]",
+        ".cfi_offset x19, -16",
+        "mov x29, sp",
+        "mov x19, x2",
+        "mov x16, x0",
+        "mov x17, x1",
+        "ldp x0, x1, [x17]",
+        "ldp x2, x3, [x17, #16]",
+        "ldp x4, x5, [x17, #32]",
+        "blr x16",
+        "b .Lnicety_returned",
+        ".Lnicety_landing:",
+        "str x0, [x19]",
+        ".Lnicety_returned:",
+        "ldr x19, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        ".cfi_restore x19",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        ".cfi_def_cfa_offset 0",
+        "ret",
+        ".cfi_endproc",
+        ".size nicety_call_program, . - nicety_call_program",
+        ".popsection",
+        personality = sym personality,
+    );
 
     // SAFETY: the function above, and functions of the unwinder that the standard library links; `_Unwind_RaiseException` returns only if
     // no frame catches. Test: `exceptions_are_kept_until_rethrown`.
@@ -136,8 +179,8 @@ mod border {
     const HANDLER_FOUND: i32 = 6;
     const INSTALL_CONTEXT: i32 = 7;
     const CONTINUE_UNWIND: i32 = 8;
-    /// The register number of rax in unwind tables.
-    const RAX: i32 = 0;
+    /// The number of the result's register in unwind tables: rax, or x0.
+    const RESULT: i32 = 0;
 
     /// Catches everything but forced unwinding, and resumes at the address in the frame's language-specific data.
     unsafe extern "C" fn personality(
@@ -158,7 +201,7 @@ mod border {
         }
         // SAFETY: the unwinder's context of the frame above, whose data is the address of its landing pad. Test: as above.
         unsafe {
-            _Unwind_SetGR(context, RAX, exception.expose_provenance());
+            _Unwind_SetGR(context, RESULT, exception.expose_provenance());
             _Unwind_SetIP(context, _Unwind_GetLanguageSpecificData(context));
         }
         INSTALL_CONTEXT
@@ -184,7 +227,7 @@ mod border {
 }
 
 /// On other targets, functions are called directly: an exception ends the process.
-#[cfg(any(not(target_arch = "x86_64"), miri))]
+#[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
 mod border {
     use super::Exception;
 

@@ -11,7 +11,9 @@ use crate::{EventCount, Source, Span, Time, Wakes};
 pub enum ClockKind {
     /// The processor's invariant time-stamp counter, calibrated against CLOCK_MONOTONIC_RAW.
     Tsc,
-    /// CLOCK_MONOTONIC_RAW, where there is no invariant TSC.
+    /// The virtual counter of an aarch64 processor (CNTVCT_EL0), calibrated in the same way.
+    Cntvct,
+    /// CLOCK_MONOTONIC_RAW, where there is no such counter.
     Monotonic,
     /// Simulated time.
     Virtual,
@@ -21,6 +23,7 @@ impl fmt::Display for ClockKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tsc => "tsc",
+            Self::Cntvct => "cntvct",
             Self::Monotonic => "monotonic",
             Self::Virtual => "virtual",
         })

@@ -17,7 +17,15 @@ pub fn prefetch(address: usize, lines: usize) {
             _mm_prefetch::<_MM_HINT_T0>(address);
         }
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    for line in 0..lines {
+        let address = address.wrapping_add(line * LINE);
+        // SAFETY: as above.
+        unsafe {
+            std::arch::asm!("prfm pldl1keep, [{address}]", address = in(reg) address, options(nostack, preserves_flags, readonly));
+        }
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = (address, lines, LINE);
 }
 

@@ -22,9 +22,6 @@ const TEXT_MAX: usize = 4096;
 /// The loader's cache of libraries, and its largest size in bytes.
 const CACHE: &str = "/etc/ld.so.cache";
 const CACHE_MAX: u64 = 64 << 20;
-/// The loader's default directories.
-const DEFAULT_DIRECTORIES: [&str; 6] =
-    ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"];
 
 /// Tags of the dynamic section.
 const DT_NULL: u64 = 0;
@@ -201,9 +198,19 @@ impl Dynamic {
         let own = self.search.iter().flat_map(|paths| paths.split(':'));
         let own = own.map(|path| path.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin).into());
         let search = search.into_iter().flat_map(std::env::split_paths);
-        let mut places = search.chain(own).chain(DEFAULT_DIRECTORIES.iter().map(PathBuf::from));
+        let mut places = search.chain(own).chain(default_directories());
         places.any(|place| place.join(library).exists()) || is_cached(library)
     }
+}
+
+/// The loader's default directories, and Debian's.
+fn default_directories() -> impl Iterator<Item = PathBuf> {
+    let debian = ["/lib", "/usr/lib"].map(|folder| format!("{folder}/{}-linux-gnu", std::env::consts::ARCH));
+    ["/lib", "/usr/lib", "/lib64", "/usr/lib64"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(debian)
+        .map(PathBuf::from)
 }
 
 /// Whether the loader's cache contains a library; names in it end with a zero byte.

@@ -33,7 +33,7 @@ use nic_util::sg_list::SGE_MAX;
 /// that this host does not have.
 pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
     let fork_guard = ForkGuard::current()?;
-    uaccess::detect_avx();
+    uaccess::detect_features();
     config.bind.map_or(Ok(()), check_local_addr)?;
     // Without random numbers no memory can be registered, so the device is not opened.
     random()?;

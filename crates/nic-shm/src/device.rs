@@ -44,7 +44,7 @@ pub struct ShmConfig {
 /// [`Error::System`] if shared memory, descriptors or a thread cannot be created.
 pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
     let fork_guard = ForkGuard::current()?;
-    uaccess::detect_avx();
+    uaccess::detect_features();
     fence::register();
     let files = raise_file_limit();
     let whole_pages = |bytes: u64| bytes.next_multiple_of(PAGE).max(PAGE);

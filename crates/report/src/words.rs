@@ -127,6 +127,7 @@ fn timing(env: &Environment) -> String {
     let clock = match env.clock.kind {
         ClockKind::Virtual => return "Timed in virtual time: exact, and no overhead.".to_owned(),
         ClockKind::Tsc => "the time-stamp counter",
+        ClockKind::Cntvct => "the processor's virtual counter",
         ClockKind::Monotonic => "the system's monotonic clock",
     };
     let mut text = format!("Timed by {clock}");

@@ -30,7 +30,7 @@ fn median_times(times: usize, mut one: impl FnMut(usize), mut other: impl FnMut(
 }
 
 fn main() {
-    uaccess::detect_avx();
+    uaccess::detect_features();
     uaccess::arm().expect("a handler");
     let source = vec![1_u8; (16 << 20) + 4096];
     let mut target = vec![2_u8; (16 << 20) + 4096];

@@ -1,8 +1,6 @@
 //! Data path: atomics on eight bytes that may be inaccessible.
 
-use std::arch::naked_asm;
-
-use crate::extable::asm_extable;
+use crate::arch;
 
 /// The memory could not be accessed as needed; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +17,7 @@ pub struct Inaccessible;
 pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Result<u64, Inaccessible> {
     let mut old = 0;
     // SAFETY: the caller's contract. Test: atomics_report_inaccessible_memory.
-    let is_done = unsafe { fetch_add_guarded(at, add, &raw mut old) };
+    let is_done = unsafe { arch::fetch_add(at, add, &raw mut old) };
     if is_done { Ok(old) } else { Err(Inaccessible) }
 }
 
@@ -34,7 +32,7 @@ pub unsafe fn fetch_add(at: *mut u64, add: u64) -> Result<u64, Inaccessible> {
 pub unsafe fn compare_swap(at: *mut u64, expected: u64, new: u64) -> Result<u64, Inaccessible> {
     let mut old = 0;
     // SAFETY: as above.
-    let is_done = unsafe { compare_swap_guarded(at, expected, new, &raw mut old) };
+    let is_done = unsafe { arch::compare_swap(at, expected, new, &raw mut old) };
     if is_done { Ok(old) } else { Err(Inaccessible) }
 }
 
@@ -57,33 +55,6 @@ pub unsafe fn update(at: *mut u64, change: impl Fn(u64) -> u64) -> Result<u64, I
             found => old = found,
         }
     }
-}
-
-#[unsafe(naked)]
-unsafe extern "sysv64" fn fetch_add_guarded(at: *mut u64, add: u64, old: *mut u64) -> bool {
-    naked_asm!(
-        "2: lock xadd qword ptr [rdi], rsi",
-        "3: mov qword ptr [rdx], rsi",
-        "mov eax, 1",
-        "ret",
-        "4: xor eax, eax",
-        "ret",
-        asm_extable!("2b", "3b", "4b", "0"),
-    )
-}
-
-#[unsafe(naked)]
-unsafe extern "sysv64" fn compare_swap_guarded(at: *mut u64, expected: u64, new: u64, old: *mut u64) -> bool {
-    naked_asm!(
-        "mov rax, rsi",
-        "2: lock cmpxchg qword ptr [rdi], rdx",
-        "3: mov qword ptr [rcx], rax",
-        "mov eax, 1",
-        "ret",
-        "4: xor eax, eax",
-        "ret",
-        asm_extable!("2b", "3b", "4b", "0"),
-    )
 }
 
 #[cfg(test)]

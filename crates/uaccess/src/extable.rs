@@ -5,7 +5,9 @@
 //! The guarded assembly itself writes each entry into a separate section, so that there is one entry for each
 //! place where the compiler has inlined that assembly. It costs no instruction unless a fault happens.
 
-use libc::{REG_R12, REG_R13, REG_RAX, REG_RIP, REG_RSP, greg_t, ucontext_t};
+use libc::ucontext_t;
+
+use crate::registers::Registers;
 
 /// One entry. Addresses are relative to the field that holds them, so that the section needs no relocation.
 #[repr(C)]
@@ -22,17 +24,19 @@ struct ExtableEntry {
 
 /// Kinds of entries. Kind 0 only continues at the fixup.
 mod kind {
-    /// `rax` gets the address that faulted, and never 0.
+    /// The register of a function's result gets the address that faulted, and never 0.
     pub(super) const ADDRESS: i32 = 1;
     /// As `ADDRESS`, for the frame of a function that calls a function of the C library. The frame holds the
-    /// fixup's address in `r12` and its stack pointer in `r13`. The called function preserves both, as the
-    /// ABI demands, and does not use them, as it needs few registers.
+    /// fixup's address and its stack pointer in two registers ([`Registers::frame`]). The called function preserves
+    /// both, as the ABI demands, and does not use them, as it needs few registers.
+    ///
+    /// [`Registers::frame`]: crate::registers::Registers::frame
     pub(super) const FRAME: i32 = 2;
 }
 
 /// Maximum stack depth of the called function in bytes. A signal handler that interrupted it is deeper: a
-/// fault of that handler is then not recovered, whatever `r12` still contains.
-const FRAME_MAX: greg_t = 256;
+/// fault of that handler is then not recovered, whatever the two registers still contain.
+const FRAME_MAX: usize = 256;
 
 /// The assembly of an entry, for code between two local labels; the kind is a number of [`kind`].
 macro_rules! asm_extable {
@@ -69,8 +73,8 @@ fn exception_table() -> &'static [ExtableEntry] {
 }
 
 /// The absolute address that a relative field of an entry refers to.
-fn absolute_address(field: &i32) -> greg_t {
-    std::ptr::from_ref(field).addr() as greg_t + greg_t::from(*field)
+fn absolute_address(field: &i32) -> usize {
+    std::ptr::from_ref(field).addr().wrapping_add_signed(*field as isize)
 }
 
 /// Continues execution at the fixup if the fault at `at` is in guarded code; returns whether it is.
@@ -79,18 +83,16 @@ fn absolute_address(field: &i32) -> greg_t {
 /// `context` is that of the signal handler which calls this, in the thread that faulted.
 pub(crate) unsafe fn fixup_exception(context: *mut ucontext_t, at: usize) -> bool {
     // SAFETY: the caller's contract.
-    let registers = unsafe { &mut (*context).uc_mcontext.gregs };
-    let get = |register: i32| registers[register as usize];
-    let ip = get(REG_RIP);
-    let depth = get(REG_R13).wrapping_sub(get(REG_RSP));
+    let mut registers = Registers::of(unsafe { &mut (*context).uc_mcontext });
+    let (instruction, frame) = (registers.instruction(), registers.frame());
     let found = exception_table().iter().find(|entry| match entry.kind {
-        kind::FRAME => get(REG_R12) == absolute_address(&entry.fixup) && (0..FRAME_MAX).contains(&depth),
-        _ => (absolute_address(&entry.from)..absolute_address(&entry.to)).contains(&ip),
+        kind::FRAME => frame.fixup == absolute_address(&entry.fixup) && frame.depth < FRAME_MAX,
+        _ => (absolute_address(&entry.from)..absolute_address(&entry.to)).contains(&instruction),
     });
     let Some(entry) = found else { return false };
     if matches!(entry.kind, kind::ADDRESS | kind::FRAME) {
-        registers[REG_RAX as usize] = at.max(1) as greg_t;
+        registers.set_result(at.max(1));
     }
-    registers[REG_RIP as usize] = absolute_address(&entry.fixup);
+    registers.continue_at(absolute_address(&entry.fixup));
     true
 }

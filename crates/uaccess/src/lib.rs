@@ -8,7 +8,10 @@
 //! | module | contents |
 //! |---|---|
 //! | `copy`, `atomics` | copies and atomics that return an error where memory cannot be accessed |
+//! | `arch` | the instructions of both, which may fault, for x86-64 and aarch64 |
 //! | `extable` | the exception table: which instructions may fault, and where execution continues |
+//! | `registers` | the registers of interrupted code that the table reads and changes |
+//! | `fault` | the side of a copy that could not be accessed |
 //! | `handler` | the signal handler, which uses the table and passes all other faults on |
 //! | `mapping` | checks whether a range may be accessed, for registration |
 //!
@@ -16,15 +19,19 @@
 //! nothing extra. The alternative, process_vm_readv(2) on this process itself, would cost a system call for
 //! each message.
 
+mod arch;
 mod atomics;
 mod copy;
 mod extable;
+mod fault;
 mod handler;
 mod mapping;
+mod registers;
 #[cfg(test)]
 mod testing;
 
 pub use atomics::{Inaccessible, compare_swap, fetch_add, update};
-pub use copy::{Fault, copy_last_byte_last, detect_avx};
+pub use copy::{copy_last_byte_last, detect_features};
+pub use fault::Fault;
 pub use handler::{Unblocked, arm, is_armed, unblock};
 pub use mapping::{BadRange, check, is_readable};

@@ -6,12 +6,11 @@
 //! resident: by PROCMAP_QUERY (Linux 6.11), else by reading /proc/self/maps. Where neither is available,
 //! msync(2) finds holes, and pages at equal distances are touched.
 
-use std::arch::asm;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 
-use crate::extable::asm_extable;
+use crate::arch::{touch_to_read, touch_to_write};
 use crate::handler::{self, unblock};
 
 const PAGE: usize = 4096;
@@ -79,42 +78,6 @@ fn touch_pages(start: usize, end: usize, stride: usize, writes: bool) -> Result<
 fn touch_byte(at: usize, writes: bool) -> Result<(), BadRange> {
     let is_accessible = if writes { touch_to_write(at) } else { touch_to_read(at) };
     if is_accessible { Ok(()) } else { Err(bad_range(at, writes)) }
-}
-
-/// Reads a byte; false if that faults.
-#[inline]
-fn touch_to_read(at: usize) -> bool {
-    // SAFETY: it reads a byte into nothing, and its faults are in the exception table. Test:
-    // check_reports_the_first_bad_address.
-    unsafe {
-        asm!(
-            "2: mov {t:l}, byte ptr [{at}]",
-            "3:",
-            asm_extable!("2b", "3b", "{fault}", "0"),
-            t = out(reg) _,
-            at = in(reg) at,
-            fault = label { return false },
-            options(nostack, preserves_flags)
-        );
-    }
-    true
-}
-
-/// Writes a byte's own value back atomically, so that concurrent changes are kept; false if that faults.
-#[inline]
-fn touch_to_write(at: usize) -> bool {
-    // SAFETY: no value changes; otherwise as `touch_to_read`.
-    unsafe {
-        asm!(
-            "2: lock or byte ptr [{at}], 0",
-            "3:",
-            asm_extable!("2b", "3b", "{fault}", "0"),
-            at = in(reg) at,
-            fault = label { return false },
-            options(nostack)
-        );
-    }
-    true
 }
 
 /// The reason why a byte faults.

@@ -122,6 +122,19 @@ static EARLIER_CALLS: AtomicUsize = AtomicUsize::new(0);
 /// Calls of a handler that the program installed afterwards.
 static LATER_CALLS: AtomicUsize = AtomicUsize::new(0);
 
+/// The address of the interrupted instruction.
+///
+/// # Safety
+/// `context` is that of a signal handler.
+unsafe fn interrupted_at(context: *const libc::ucontext_t) -> u64 {
+    // SAFETY: the caller's contract.
+    let registers = unsafe { &(*context).uc_mcontext };
+    #[cfg(target_arch = "x86_64")]
+    return registers.gregs[libc::REG_RIP as usize] as u64;
+    #[cfg(target_arch = "aarch64")]
+    return registers.pc;
+}
+
 /// A handler as in a language runtime: repairs the fault, and checks its arguments.
 extern "C" fn repairing_handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     EARLIER_CALLS.fetch_add(1, Ordering::Relaxed);
@@ -134,7 +147,7 @@ extern "C" fn repairing_handler(signal: c_int, info: *mut siginfo_t, context: *m
             && (*info).si_code == 2 // SEGV_ACCERR
             && libc::sigismember(&raw const mask, libc::SIGUSR1) == 1
             && libc::sigismember(&raw const mask, SIGSEGV) == 1
-            && (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] != 0;
+            && interrupted_at(context.cast()) != 0;
         if !is_as_asked || libc::mprotect(at, 1, libc::PROT_READ | libc::PROT_WRITE) != 0 {
             libc::_exit(77);
         }
@@ -293,8 +306,16 @@ fn guarded_access_in_a_handler_may_fail() {
 
 /// A handler that crashes during a long copy, while the registers still hold the copy's frame.
 extern "C" fn crashing_handler(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
-    // SAFETY: none; as little as possible, so that `r12` and `r13` keep the values of the copy.
-    unsafe { std::arch::asm!("mov byte ptr [0], 1") };
+    // SAFETY: none; as little as possible, so that the registers of the copy's frame keep their values.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("mov byte ptr [0], 1")
+    };
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("strb wzr, [{nowhere}]", nowhere = in(reg) 0_usize)
+    };
 }
 
 /// Goal: a crash in a signal handler that interrupted a guarded copy is not mistaken for a fault of the copy.

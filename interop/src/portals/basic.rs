@@ -1,6 +1,7 @@
 //! Portals: the basic tests of Sandia's reference, from a checkout of its public repository, compiled against our
 //! header and run on our library. The checkout is not changed.
 
+use super::library;
 use crate::makefile::{defines, joined, values};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -77,11 +78,7 @@ impl Bench {
         run(&mut workspace.cargo(&["build", "--quiet", "--package", "nicety", "--package", "abi-portals"]))?;
         let (target, folder) = (workspace.target(), workspace.target().join("interop/portals"));
         fs::create_dir_all(&folder)?;
-        let link = folder.join("libportals.so");
-        if link.symlink_metadata().is_ok() {
-            fs::remove_file(&link)?;
-        }
-        std::os::unix::fs::symlink(target.join("debug/libnicety_portals.so"), &link)?;
+        library::link(&target.join("debug/libnicety_portals.so"), &folder)?;
         let found: Vec<String> = FOUND.iter().map(|what| format!("#define HAVE_{what} 1\n")).collect();
         fs::write(folder.join("config.h"), found.concat() + "#define USE_PMI_PORT 1\n")?;
         let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/abi-portals/include");

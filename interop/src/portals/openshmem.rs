@@ -2,10 +2,11 @@
 //! `libportals.so`, and its unit tests under `nicety mpirun`. The checkout is not changed: it is copied, as its build
 //! writes files next to its sources.
 
+use super::library;
 use crate::guest::tail;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -44,17 +45,13 @@ impl Bench {
     }
 
     /// Installs Portals as configure scripts expect it: a folder with `include` and `lib`.
-    fn portals(&self, library: &Path) -> Result<()> {
+    fn portals(&self, built: &Path) -> Result<()> {
         let [include, lib] = ["include", "lib"].map(|part| self.folder.join("portals4").join(part));
         fs::create_dir_all(&include)?;
         fs::create_dir_all(&lib)?;
         let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/abi-portals/include/portals4.h");
         fs::copy(header, include.join("portals4.h"))?;
-        let link = lib.join("libportals.so");
-        if link.symlink_metadata().is_ok() {
-            fs::remove_file(&link)?;
-        }
-        Ok(symlink(library, link)?)
+        Ok(library::link(built, &lib)?)
     }
 
     /// Builds everything, in one to five minutes.

@@ -1,32 +1,37 @@
-//! `cargo xtask deb` builds a Debian package of what ships, in the target folder: the command, libraries, manual pages,
-//! completions, an entry for dat.conf, the headers of MPI and Portals, suppressions for valgrind, and licences. `--try`
-//! installs it in a minimal Debian.
+//! `cargo xtask deb` builds a Debian package and a tarball of what ships, in the target folder: the command, libraries, what builds of
+//! programs need, manual pages, completions, an entry for dat.conf, a unit for systemd, suppressions for valgrind, and licences. `--try`
+//! compiles programs against it, and installs it in a minimal Debian.
 
+mod build_tests;
+mod development;
+mod layout;
 mod notices;
 mod root;
 
+pub(crate) use root::suite_of_debian;
+
 use crate::ships::{self, SHIPPED};
 use anyhow::{Context, Result, bail};
+use build_tests::Staged;
+use layout::{DOC, LIBRARIES, UNIT, VERBS, make_parent, write};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::workspace::{Workspace, capture, run as run_command};
 
 const NAME: &str = "nicety";
-/// The folder of libraries that no program links with: the DAT registry gets the path of ours.
-const LIBRARIES: &str = "usr/lib/nicety";
-const DOC: &str = "usr/share/doc/nicety";
-/// The folder of the C headers, and the headers.
-const INCLUDE: &str = "usr/include/nicety";
-const HEADERS: [&str; 2] = ["crates/abi-mpi/include/mpi.h", "crates/abi-portals/include/portals4.h"];
-/// Suppressions for valgrind, and the folder in which the package has them.
-const SUPPRESSIONS: (&str, &str) = ("share/nicety.supp", "usr/share/nicety");
-
-/// The library for verbs programs, and the subfolder with links of the names that programs load, which `nicety run`
-/// puts on their search path. No other program searches that folder, as Debian's own libraries have these names.
-const VERBS: (&str, &str, [&str; 2]) =
-    ("libnicety_verbs.so", "nicety-verbs", ["libibverbs.so.1", "librdmacm.so.1"]);
+/// Files of `share/` that are placed as they are.
+const SHARED: [(&str, &str); 2] =
+    [("share/nicety.supp", "usr/share/nicety/nicety.supp"), ("share/nicety-serve.service", UNIT)];
+/// Stops the service before its command is removed.
+const PRERM: &str = "\
+#!/bin/sh
+set -e
+if [ \"$1\" = remove ] && [ -d /run/systemd/system ]; then
+    systemctl --quiet disable --now nicety-serve.service || true
+fi
+";
 
 /// Completion scripts: the shell, and the path where it finds them.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -49,13 +54,18 @@ nicety u2.0 threadsafe default /usr/lib/nicety/libnicety_dat.so nicety.2.0 \"shm
 /// # Errors
 /// A failed build step, or a part of the package that does not work.
 pub(crate) fn check(workspace: &Workspace, tried: bool) -> Result<String> {
-    let package = build(workspace)?;
-    let size = fs::metadata(&package)?.len() as f64 / 1e6;
-    let built = format!("deb: {} ({size:.1} MB)", package.display());
+    let (stage, version) = (stage(workspace)?, version(workspace)?);
+    let (package, tarball) = (package(workspace, &stage, &version)?, tarball(workspace, &stage, &version)?);
+    let size = |file: &Path| Ok::<_, anyhow::Error>(fs::metadata(file)?.len() as f64 / 1e6);
+    let built =
+        [&package, &tarball].map(|file| Ok(format!("deb: {} ({:.1} MB)", file.display(), size(file)?)));
+    let built = built.into_iter().collect::<Result<Vec<String>>>()?.join("\n");
     if !tried {
         return Ok(built);
     }
-    Ok(format!("{built}\n{}", root::check(&folder(workspace), &package)?))
+    let folder = folder(workspace);
+    let staged = Staged { root: &workspace.root, stage: &stage, folder: &folder.join("programs") };
+    Ok(format!("{built}\n{}\n{}", staged.check()?, root::check(&folder, &package)?))
 }
 
 /// The folder of all outputs.
@@ -63,61 +73,78 @@ fn folder(workspace: &Workspace) -> PathBuf {
     workspace.target().join("deb")
 }
 
-fn build(workspace: &Workspace) -> Result<PathBuf> {
+/// Builds what ships, and places all files as they are installed.
+fn stage(workspace: &Workspace) -> Result<PathBuf> {
     let packages = SHIPPED.iter().flat_map(|(package, _)| ["--package", package]);
     run_command(workspace.cargo(&["build", "--release"]).args(packages))?;
     let stage = folder(workspace).join("stage");
     if stage.exists() {
         fs::remove_dir_all(&stage).with_context(|| format!("cannot empty {}", stage.display()))?;
     }
-    let programs = programs(workspace, &stage)?;
+    programs(workspace, &stage)?;
+    development::place(&workspace.root, &stage, &version(workspace)?)?;
     papers(workspace, &stage)?;
-    let version = version(workspace)?;
+    Ok(stage)
+}
+
+/// Makes the Debian package of the staged files.
+fn package(workspace: &Workspace, stage: &Path, version: &str) -> Result<PathBuf> {
     let architecture = capture(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
-    let control = control(&version, &architecture, &depends(workspace, &programs)?);
-    write(&stage.join("DEBIAN/control"), &control)?;
-    write(&stage.join("DEBIAN/conffiles"), "/etc/nicety/dat.conf\n")?;
+    let control = control(version, &architecture, &depends(workspace, stage)?);
+    let scripts = stage.join("DEBIAN");
+    write(&scripts.join("control"), &control)?;
+    write(&scripts.join("conffiles"), "/etc/nicety/dat.conf\n")?;
+    write(&scripts.join("prerm"), PRERM)?;
+    fs::set_permissions(scripts.join("prerm"), fs::Permissions::from_mode(0o755))?;
     let package = folder(workspace).join(format!("{NAME}_{version}_{architecture}.deb"));
     run_command(
-        Command::new("dpkg-deb").args(["--root-owner-group", "--build", "-Zxz"]).arg(&stage).arg(&package),
+        Command::new("dpkg-deb").args(["--root-owner-group", "--build", "-Zxz"]).arg(stage).arg(&package),
     )?;
     Ok(package)
 }
 
+/// Makes a tarball of the same files, which may be unpacked anywhere. The command finds its libraries relative to itself.
+fn tarball(workspace: &Workspace, stage: &Path, version: &str) -> Result<PathBuf> {
+    let name = format!("{NAME}-{version}-{}-linux", std::env::consts::ARCH);
+    let file = folder(workspace).join(format!("{name}.tar.gz"));
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--gzip", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
+    // The unit names the command by an absolute path. Targets of links (S) stay as they are.
+    tar.args(["--exclude=./lib/systemd", "--transform", &format!("s,^[.],{name},S")]);
+    tar.arg("--file").arg(&file).arg("--directory").arg(stage.join("usr")).arg(".");
+    run_command(&mut tar)?;
+    Ok(file)
+}
+
+/// The paths of the command and libraries in the staged package, in the order of [`SHIPPED`].
+fn placed(workspace: &Workspace, stage: &Path) -> Result<Vec<PathBuf>> {
+    let place = |file: &str| match file.starts_with("lib") {
+        true => {
+            let built = workspace.target().join("release").join(file);
+            Ok(stage.join(LIBRARIES).join(name_of(file, &built)?))
+        }
+        false => Ok(stage.join("usr/bin").join(file)),
+    };
+    SHIPPED.iter().map(|(_, file)| place(file)).collect()
+}
+
 /// Copies the command and libraries to their places, stripped of debug information.
-fn programs(workspace: &Workspace, stage: &Path) -> Result<Vec<PathBuf>> {
-    let mut placed = Vec::new();
-    for (_, file) in SHIPPED {
-        let is_library = file.starts_with("lib");
+fn programs(workspace: &Workspace, stage: &Path) -> Result<()> {
+    for ((_, file), to) in SHIPPED.iter().zip(placed(workspace, stage)?) {
         let from = workspace.target().join("release").join(file);
-        let to = match is_library {
-            true => stage.join(LIBRARIES).join(name_of(file, &from)?),
-            false => stage.join("usr/bin").join(file),
-        };
         make_parent(&to)?;
         run_command(Command::new("strip").args(["--strip-unneeded", "-o"]).arg(&to).arg(&from))?;
-        fs::set_permissions(&to, fs::Permissions::from_mode(if is_library { 0o644 } else { 0o755 }))?;
-        placed.push(to);
+        let mode = if file.starts_with("lib") { 0o644 } else { 0o755 };
+        fs::set_permissions(&to, fs::Permissions::from_mode(mode))?;
+        development::link_for_linker(&to)?;
     }
-    let (library, folder, names) = VERBS;
-    for name in names {
-        let link = stage.join(LIBRARIES).join(folder).join(name);
-        make_parent(&link)?;
-        symlink(Path::new("..").join(library), link)?;
-    }
-    Ok(placed)
+    Ok(())
 }
 
 /// The installed name of a library: its SONAME, if programs find it under that name.
 fn name_of(file: &str, library: &Path) -> Result<String> {
-    let soname = if file == VERBS.0 { None } else { soname(library)? };
+    let soname = if file == VERBS.0 { None } else { layout::soname(library)? };
     Ok(soname.unwrap_or_else(|| file.to_owned()))
-}
-
-/// The SONAME of a library, if it has one.
-fn soname(library: &Path) -> Result<Option<String>> {
-    let headers = capture(Command::new("objdump").arg("-p").arg(library))?;
-    Ok(headers.lines().find_map(|line| line.trim().strip_prefix("SONAME")).map(|name| name.trim().to_owned()))
 }
 
 /// Writes the files that are not executable code. The command itself generates its manual pages and completions.
@@ -130,9 +157,8 @@ fn papers(workspace: &Workspace, stage: &Path) -> Result<()> {
     fs::create_dir_all(&pages)?;
     run_command(Command::new(&command).arg("man").arg(&pages))?;
     write(&stage.join("etc/nicety/dat.conf"), DAT_CONF)?;
-    for (file, folder) in HEADERS.map(|header| (header, INCLUDE)).into_iter().chain([SUPPRESSIONS]) {
-        let name = Path::new(file).file_name().context("a file with a name")?;
-        write(&stage.join(folder).join(name), &fs::read_to_string(workspace.root.join(file))?)?;
+    for (file, place) in SHARED {
+        write(&stage.join(place), &fs::read_to_string(workspace.root.join(file))?)?;
     }
     let doc = stage.join(DOC);
     write(&doc.join("copyright"), &notices::copyright(workspace)?)?;
@@ -156,11 +182,13 @@ fn version(workspace: &Workspace) -> Result<String> {
 }
 
 /// The packages of the libraries that these files load, with the versions that have the symbols they use.
-fn depends(workspace: &Workspace, files: &[PathBuf]) -> Result<String> {
+fn depends(workspace: &Workspace, stage: &Path) -> Result<String> {
     let source = folder(workspace).join("source");
     // Debian's tool requires the description of a source package, and ignores its contents.
     write(&source.join("debian/control"), "Source: nicety\n\nPackage: nicety\nArchitecture: any\n")?;
-    let said = capture(Command::new("dpkg-shlibdeps").arg("-O").args(files).current_dir(&source))?;
+    let said = capture(
+        Command::new("dpkg-shlibdeps").arg("-O").args(placed(workspace, stage)?).current_dir(&source),
+    )?;
     match said.trim().strip_prefix("shlibs:Depends=") {
         Some(packages) if packages.contains("libc6") => Ok(packages.to_owned()),
         _ => bail!("dpkg-shlibdeps says {said:?}; the command needs libc6 at least"),
@@ -179,17 +207,6 @@ fn control(version: &str, architecture: &str, depends: &str) -> String {
          and library for programs of MPI's standard ABI, Portals 4, and libibverbs and\n \
          librdmacm for programs built for them.\n"
     )
-}
-
-/// Writes a file, and makes the folders above it.
-fn write(path: &Path, text: &str) -> Result<()> {
-    make_parent(path)?;
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn make_parent(path: &Path) -> Result<()> {
-    let parent = path.parent().context("a path with a folder")?;
-    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))
 }
 
 #[cfg(test)]

@@ -63,8 +63,24 @@ sh -c 'eval "$(nicety run --print-env)" && ibv_devices' | grep -q nicety0
 works "the line for a CI job (docs/guides/verbs.md)"
 nicety mpicc --show -o ring ring.c | grep -q -- '-I/usr/include/nicety .*-L/usr/lib/nicety '
 works "nicety mpicc, which finds mpi.h and the library"
-test -e /usr/include/nicety/portals4.h && ldd /usr/lib/nicety/libportals.so | grep -q libc && ! ldd /usr/lib/nicety/libportals.so | grep -q 'not found'
+test -e /usr/include/nicety/portals4.h && ldd /usr/lib/nicety/libportals.so.4 | grep -q libc && ! ldd /usr/lib/nicety/libportals.so.4 | grep -q 'not found'
 works "portals4.h and its library, which loads"
+/usr/lib/nicety/bin/mpicc --show ring.c | grep -q -- '-lmpi_abi'
+works "the names of MPI's commands in /usr/lib/nicety/bin"
+mkdir secrets
+(umask 077; echo 0123456789abcdef0123456789abcdef >secrets/token)
+# What the unit runs, as systemd does.
+command=$(sed -n "s/^ExecStart=.bin.sh -c '\(.*\)'$/\1/p" /usr/lib/systemd/system/nicety-serve.service | sed 's/[$][$]/$/g')
+CREDENTIALS_DIRECTORY=$PWD/secrets LISTEN=127.0.0.1 sh -c "$command" >served 2>&1 &
+server=$!
+for try in 1 2 3 4 5 6 7 8 9 10; do
+    sleep 0.5
+    if grep -q 'listening at' served; then break; fi
+done
+nicety bench latency --launches 1 --set budget=2 --plain --peer 127.0.0.1 --token-file secrets/token >screen 2>remarks ||
+    { cat served remarks; exit 1; }
+kill $server && ! wait $server
+works "the command of nicety-serve.service, and a client with the same secret"
 grep -q Memcheck /usr/share/nicety/nicety.supp
 works "suppressions for valgrind"
 test "$(nicety mpirun -n 2 sh -c 'echo $PMI_RANK' | sort | tr -d '\n')" = 01
@@ -95,8 +111,7 @@ fn base(folder: &Path) -> Result<PathBuf> {
     if !is_root() {
         bail!("only root can make one; try: sudo cargo xtask deb --try");
     }
-    let release = fs::read_to_string("/etc/os-release").context("no /etc/os-release")?;
-    let suite = suite(&release).context("/etc/os-release names no release of Debian")?;
+    let suite = suite_of_debian()?;
     // Its name contains its packages, so that a change of the list makes another archive.
     let packages = WITH.trim_start_matches("--include=").replace(',', "+");
     let archive = folder.join(format!("{suite}+{packages}.tar"));
@@ -111,6 +126,15 @@ fn base(folder: &Path) -> Result<PathBuf> {
     run_command(&mut make)?;
     fs::rename(&new, &archive)?;
     Ok(archive)
+}
+
+/// The name of this machine's release of Debian.
+///
+/// # Errors
+/// If it is another system.
+pub(crate) fn suite_of_debian() -> Result<String> {
+    let release = fs::read_to_string("/etc/os-release").context("no /etc/os-release")?;
+    suite(&release).context("/etc/os-release names no release of Debian")
 }
 
 /// The name of a release of Debian, as of `VERSION_CODENAME=bookworm`.

@@ -104,6 +104,8 @@ impl Window {
             return false;
         }
         let flushes = if self.0.is_ordered.load(Ordering::Relaxed) {
+            // A get may have read a flag: later gets must not read older memory. No instruction where loads stay in order.
+            fence(Ordering::Acquire);
             let flushes = self.0.flushes.load(Ordering::Relaxed);
             self.0.flushes.store(flushes.wrapping_add(1), Ordering::Relaxed);
             flushes

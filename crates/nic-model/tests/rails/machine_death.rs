@@ -1,4 +1,5 @@
 //! A machine dies at any instant while it connects and sends: the connection events of the accepting side.
+#![allow(clippy::unwrap_used, reason = "clippy allows it in tests only, and not in their helpers")]
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,7 +8,7 @@
 //! make there is to invalidate a key.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use verbs::Access;
@@ -88,6 +88,8 @@ impl ProtectionTable {
         let index = (key >> 16) as u16;
         let chunk = self.record.as_ref().map(|r| &r[usize::from(index) / CHUNK]);
         let recorded = chunk.map(|c| &c.get_or_init(new_chunk)[usize::from(index) % CHUNK]);
+        // Partner: the fence of `snapshot`. Nobody sees the new values with the stamp of the last region.
+        fence(Ordering::Release);
         for entry in recorded.into_iter().chain([self.map.region(index)]) {
             entry.access.store(region.access.bits().into(), Ordering::Relaxed);
             entry.pd.store(region.pd, Ordering::Relaxed);
@@ -186,6 +188,8 @@ impl ProtectionTable {
             region_kind::HOST if self.is_own() => place as *mut u8,
             _ => return None,
         };
+        // The values must not be read after the stamps that are to prove them.
+        fence(Ordering::Acquire);
         // The stamps did not change meanwhile; otherwise the values may belong to two registrations.
         let stamps = [&shown.stamp, &entry.stamp];
         let stood = stamp != 0 && stamps.iter().all(|s| s.load(Ordering::Acquire) == stamp);

@@ -35,8 +35,13 @@ pub(super) fn source(system: &System) -> Check {
     let id = "clock";
     let base = "sys/devices/system/clocksource/clocksource0/";
     let kernel = system.read(&format!("{base}current_clocksource")).unwrap_or_else(|| "unknown".to_owned());
-    if host::real::Clock::get().kind() == host::ClockKind::Tsc {
-        return Check::ok(id, format!("invariant time-stamp counter; the kernel's clock source is {kernel}"));
+    let counter = match host::real::Clock::get().kind() {
+        host::ClockKind::Tsc => Some("invariant time-stamp counter"),
+        host::ClockKind::Cntvct => Some("virtual counter of the processor"),
+        host::ClockKind::Monotonic | host::ClockKind::Virtual => None,
+    };
+    if let Some(counter) = counter {
+        return Check::ok(id, format!("{counter}; the kernel's clock source is {kernel}"));
     }
     let available = system.read(&format!("{base}available_clocksource")).unwrap_or_default();
     let remedy = if available.split_whitespace().any(|name| name == "tsc") {
@@ -47,7 +52,7 @@ pub(super) fn source(system: &System) -> Check {
     };
     Check::warn(
         id,
-        format!("no invariant time-stamp counter; the kernel's clock source is {kernel}"),
+        format!("no reliable counter of the processor; the kernel's clock source is {kernel}"),
         "Reading the system clock takes tens to hundreds of ns, so single short operations cannot be timed.",
         remedy,
     )

@@ -160,6 +160,8 @@ pub struct RailRates {
 pub enum ClockKind {
     /// Invariant time-stamp counter, calibrated against the monotonic clock.
     Tsc,
+    /// Virtual counter of an aarch64 processor, calibrated in the same way.
+    Cntvct,
     /// The system's monotonic clock.
     #[default]
     Monotonic,
@@ -171,6 +173,7 @@ impl std::fmt::Display for ClockKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Self::Tsc => "tsc",
+            Self::Cntvct => "cntvct",
             Self::Monotonic => "monotonic",
             Self::Virtual => "virtual",
         })

@@ -32,7 +32,7 @@ const PROGRAM: Source<'_> = Source {
     text: include_str!("../../../c/portals.c"),
     headers: &[("portals4.h", include_str!("../../../../crates/abi-portals/include/portals4.h"))],
     file: "libnicety_portals.so",
-    names: &["libportals.so"],
+    names: &["libportals.so.4"],
 };
 
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {

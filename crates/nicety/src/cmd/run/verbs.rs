@@ -11,7 +11,7 @@ use launcher::install_paths;
 
 /// The library's name as built by cargo.
 const LIBRARY: &str = "libnicety_verbs.so";
-/// The folder with the other names, next to the library; it contains nothing else.
+/// The folder with the other names, next to the library; it contains names of the library only.
 const FOLDER: &str = "nicety-verbs";
 /// The names that programs are linked to. Both are links to one file: the loader maps it once, and both names share their
 /// state.
