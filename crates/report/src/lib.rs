@@ -12,6 +12,7 @@ mod compared;
 mod error;
 mod figures;
 mod findings;
+mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod lines;
@@ -28,6 +29,7 @@ pub mod shell;
 mod side_table;
 mod side_text;
 mod sides;
+mod summary;
 pub mod svg;
 mod table;
 mod terminal;
@@ -35,6 +37,7 @@ mod words;
 
 use results::schema::Run;
 
+pub use compared::differences;
 pub use error::ReportError;
 pub use findings::{Finding, Tone, findings};
 pub use lines::{lines, tails, values};

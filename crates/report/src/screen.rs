@@ -8,8 +8,7 @@ mod trust;
 use super::number::plural;
 use super::terminal::{BOLD, DIM, Out, YELLOW, cut};
 use super::words;
-pub(super) use answers::cell;
-use answers::{Answers, Row, answers};
+pub(super) use answers::{Answers, Row, answers, cell};
 use braille::panels;
 use results::schema::{ClockKind, Run};
 
@@ -37,7 +36,7 @@ const GAP: usize = 2;
 /// Colours of the columns' curves, and of their heads.
 const CURVES: [&str; 4] = ["36", "35", "34", "32"];
 
-const LEGEND: &str = "low..high: 95 % interval, ? none, ! coarse; ×: ratio to the machine's floor.";
+pub(super) const LEGEND: &str = "low..high: 95 % interval, ? none, ! wide; ×: ratio to the machine's floor.";
 const LEGEND_EXACT: &str = "Virtual time is exact: no interval, and no floor.";
 
 /// The first screen of a run.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use report::number::plural;
-use report::{html, name_run};
+use report::{differences, html, name_run};
 use results::plain;
 use results::schema::{ReadError, Run};
 
@@ -39,8 +39,9 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     }
     output::write(wanted, &html(&runs).map_err(Failure::run)?)?;
     if let Some(path) = args.output.file() {
+        let differences: String = differences(&runs).iter().map(|line| format!("{line}\n")).collect();
         Stream::Out.print(&format!(
-            "Report of {}: {} (open it in a browser)\n",
+            "{differences}Report of {}: {} (open it in a browser)\n",
             plural(runs.len(), "run"),
             path.display()
         ))?;

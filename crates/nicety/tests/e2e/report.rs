@@ -11,12 +11,17 @@ fn runs_become_one_page() {
     save(dir.path(), "b.json", &made_up_run(1.1, 9100.0));
     let ended = nicety_in(dir.path(), ["report", "a.json", "b.json", "-o", "both.html"]);
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    assert_eq!(ended.out, "Report of 2 runs: both.html (open it in a browser)\n");
+    let said = ended.out.split_once('\n').expect("two lines");
+    assert!(said.0.starts_with("b.json against a.json: ") && said.0.contains("in both runs"), "{ended:?}");
+    assert_eq!(said.1, "Report of 2 runs: both.html (open it in a browser)\n");
     let page = fs::read_to_string(dir.path().join("both.html")).expect("the page");
     assert!(
         page.contains("</html>") && page.contains("b.json against a.json"),
         "runs are named by their files"
     );
+    save(dir.path(), "c.json", &made_up_run(1.0, 9000.0));
+    let ended = nicety_in(dir.path(), ["report", "a.json", "c.json"]);
+    assert!(ended.out.starts_with("c.json against a.json: no difference found beyond 5.0 %; "), "{ended:?}");
     let ended = nicety_in(dir.path(), ["report", "a.json"]);
     assert_eq!(ended.status, Some(0), "{ended:?}");
     assert!(dir.path().join("nicety-report.html").exists(), "the default name");
