@@ -27,7 +27,7 @@ pub use only::Only;
 use results::schema::{self, Origin, Parameter};
 pub use time::Time;
 #[cfg(test)]
-pub(crate) use time::{CELL_S, LAUNCH_S, operation_seconds};
+pub(crate) use time::{launch_seconds, operation_seconds, setup_seconds};
 pub(crate) use time::{DEADLINE, SHARE_MIN, WALL};
 pub use words::{DEFAULT_PORT, did_you_mean, one_line};
 use words::{join, join_numbers};

@@ -130,6 +130,11 @@ impl<'a> Collected<'a> {
         self.keeping = Some(keeping);
     }
 
+    /// Whether measurements are kept for another run.
+    pub(super) fn keeps(&self) -> bool {
+        self.keeping.is_some()
+    }
+
     /// Whether a cell needs no measuring in a launch: it was measured before, or cannot be.
     pub(super) fn is_done(&self, index: usize, launch: u32) -> bool {
         self.keeping.as_ref().is_some_and(|k| k.is_done(index, launch))

@@ -89,6 +89,7 @@ impl CheckedPlan {
             seed: self.seed,
             window: v.whole("window") as u32,
             burst: v.whole("burst") as u32,
+            short: self.quick,
             signal: v.whole("signal") as u32,
             inline: v.whole("inline") as u32,
             connections: v.whole("connections") as u32,

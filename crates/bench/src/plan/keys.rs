@@ -88,7 +88,7 @@ pub const KEYS: &[Key] = &[
         "",
         ("0", "0"),
         Kind::Whole(0, 1 << 20),
-        "messages of a timed burst; 0 takes 16 MiB, 8 to 2048",
+        "messages of a timed burst; 0 takes 16 MiB, 8 to 2048, and a quarter of that with --quick",
     ),
     key(
         "signal",

@@ -227,7 +227,7 @@ impl Sampler {
         let mut samples = (self.checkpoint - self.taken).min(self.plan.round_max);
         let left = self.plan.time_max_ns - self.elapsed_ns;
         let fits = match self.taken {
-            0 if left > 0.0 => samples.min(PILOT),
+            0 if left > 0.0 => samples.min(PILOT).min(self.first_fits(left)),
             0 => 0,
             taken => (left / (self.main_ns / taken as f64)).max(0.0) as u64,
         };
@@ -241,6 +241,12 @@ impl Sampler {
             return None;
         }
         Some(Round { samples, batch: self.batch, kind: RoundKind::Main })
+    }
+
+    /// How many samples fit into `ns` before any was taken. Without pilots only the first operation is known, which is slower than others.
+    fn first_fits(&self, ns: f64) -> u64 {
+        let first = self.first_ns.filter(|_| self.plan.batch.is_some()).unwrap_or(0.0);
+        (ns / (first * self.batch as f64)) as u64
     }
 
     /// Takes the durations in ns of the open round's samples, each that of a whole batch.
