@@ -31,15 +31,12 @@ impl Form {
     }
 }
 
-/// The number of lines on the first screen.
-const LINES: usize = 30;
-
 /// The text for people; `below` lines follow it on the screen.
 pub(crate) fn text(run: &Run, form: Form, (people, plain): (Stream, bool), below: usize) -> String {
     let (width, colour) = (people.width(), people.colour() && !plain);
     match form {
         Form::Screen { plot } => {
-            let lines = LINES.saturating_sub(below);
+            let lines = people.height().saturating_sub(below);
             report::screen(run, Look { width, lines, colour, plot })
         }
         Form::Full => report::terminal(run, width, colour),

@@ -1,6 +1,7 @@
 //! `nicety report`, end to end.
 
 use std::fs;
+use std::process::Command;
 
 use crate::common::{made_up_run, nicety, nicety_in, save};
 
@@ -27,6 +28,41 @@ fn runs_become_one_page() {
     assert!(dir.path().join("nicety-report.html").exists(), "the default name");
     let ended = nicety_in(dir.path(), ["report", "a.json", "-o", "-"]);
     assert!(ended.out.contains("</html>") && ended.err.is_empty());
+}
+
+/// Goal: the screen fits the terminal that it is shown on. Method: terminals of usual shapes, by script(1); lines and columns are counted.
+#[test]
+fn screen_fits_its_terminal() {
+    let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../report/tests/recorded/shm-quick.json");
+    let shown = |rows: usize, columns: usize| {
+        let line =
+            format!("stty rows {rows} cols {columns}; {} report {run} --text", env!("CARGO_BIN_EXE_nicety"));
+        let ended = Command::new("script").args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").output();
+        String::from_utf8(ended.expect("script(1)").stdout).expect("text")
+    };
+    for (rows, columns) in [(24, 80), (30, 100), (60, 120)] {
+        let text = shown(rows, columns);
+        let widest = text.lines().map(|line| bare(line.trim_end()).chars().count()).max().unwrap_or(0);
+        assert!(
+            text.lines().count() < rows && widest <= columns,
+            "{rows} x {columns}: {widest} wide\n{text}"
+        );
+        assert!(text.contains("latency") && text.contains("\x1b["), "{rows} x {columns}:\n{text}");
+    }
+    assert!(shown(60, 120).lines().count() > shown(24, 80).lines().count() + 10);
+    let piped = nicety(["report", run, "--text"]);
+    assert!(
+        piped.out.lines().count() <= 30 && piped.out.lines().all(|line| line.len() <= 80),
+        "{}",
+        piped.out
+    );
+}
+
+/// A line without its escape sequences.
+fn bare(line: &str) -> String {
+    let mut parts = line.split('\x1b');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or("", |(_, rest)| rest))
 }
 
 #[test]
