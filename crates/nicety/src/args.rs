@@ -152,6 +152,12 @@ pub(crate) struct BenchArgs {
     /// Seconds of timed work in all (budget)
     #[arg(short = 'D', long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) duration: Option<f64>,
+    /// Print what a stream moves, a line for each interval of SECONDS; one launch of 10 s, unless --launches or -D are given
+    ///
+    /// For bandwidth, bibw, rate, mpi-bandwidth and others with a rate. Columns: seconds from-to, bytes, MB/s, messages. The result file
+    /// has them, too.
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "against")]
+    pub(crate) interval: Option<f64>,
     #[command(flatten)]
     pub(crate) shown: Shown,
     /// Write the results as JSON; - for standard output, which then carries nothing else
@@ -187,7 +193,7 @@ pub(crate) struct BenchArgs {
     /// Results lie beside it: FILE.PART.json for each part, one page FILE.html, and FILE.journal, by which the same command
     /// goes on after an interruption.
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["experiments", "device", "peer", "against", "size", "only", "class", "ranks", "quick", "seed",
-        "set", "launches", "iterations", "duration", "json", "csv", "prometheus", "export_markdown", "fail_if", "html"])]
+        "set", "launches", "iterations", "duration", "interval", "json", "csv", "prometheus", "export_markdown", "fail_if", "html"])]
     pub(crate) plan: Option<PathBuf>,
     /// With --plan: measure everything again; the old journal is kept as .old
     // `requires` alone would accept --fresh without --plan if an option that conflicts with --plan is given.
@@ -239,6 +245,8 @@ EXAMPLES
   nicety bench --quick --device shm,iwarp,model:mt23108-vapi
                                           the same on several devices, side by side
   nicety bench bandwidth --set window=8 --set half-width=0.5
+  nicety bench bandwidth -s 1M --only op=write,source=host,sink=host --interval 1 -D 20
+                                          its rate in each of 20 seconds
   nicety bench latency -s 8 --fail-if 'latency.write>5us' --export-markdown latency.md
                                           a limit for CI, and a table for its comment
   nicety bench latency --json - | jq '.results[] | [.size_bytes, .median]'

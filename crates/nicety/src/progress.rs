@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bench::experiment::Cell;
-use bench::launch::{CellEvent, CellState, Progress};
+use bench::launch::{CellEvent, CellState, Moved, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::number::sig;
+use report::{interval_head, interval_line};
 use results::stats::median;
 
 use crate::term::{Stream, remark};
@@ -41,6 +42,10 @@ pub(crate) struct Display<'a> {
     keeps: bool,
     /// Whether to print what devices chose and which cells are skipped.
     verbose: bool,
+    /// Where to print what streams move over time, if anywhere.
+    moved_to: Option<Stream>,
+    /// The stream and the launch whose head was printed last.
+    head: String,
 }
 
 impl<'a> Display<'a> {
@@ -59,7 +64,14 @@ impl<'a> Display<'a> {
             stopping: false,
             keeps: true,
             verbose: false,
+            moved_to: None,
+            head: String::new(),
         }
+    }
+
+    /// Prints to this stream what is moved over time, if that is measured.
+    pub(crate) fn moved_to(self, stream: Option<Stream>) -> Self {
+        Self { moved_to: stream, ..self }
     }
 
     /// Also prints what devices chose, and which cells are skipped and why; the results contain both.
@@ -140,6 +152,21 @@ impl Progress for Display<'_> {
         } else if due(self.spoke.map(|spoke| spoke.elapsed())) {
             self.spoke = Some(Instant::now());
             remark(format_args!("{}/{} {text}", what.done, self.total));
+        }
+    }
+
+    fn moved(&mut self, what: &Moved<'_>) {
+        let Some(stream) = self.moved_to else { return };
+        let name = format!("{}{}, launch {}", on(what.device), what.cell, what.launch);
+        let mut text = interval_line(what.interval);
+        if self.head != name {
+            text.insert_str(0, &interval_head(&name));
+            self.head = name;
+        }
+        // That the stream is full or closed is noticed when the results are printed.
+        match &self.bar {
+            Some(bar) => bar.suspend(|| drop(stream.print(&text))),
+            None => drop(stream.print(&text)),
         }
     }
 

@@ -8,6 +8,7 @@ use super::columns::{Column, columns};
 use super::figures::{Figure, Panel, figures_of};
 use super::findings::{Finding, Tone, findings};
 use super::number::{sig, size};
+use super::over_time::intervals;
 use super::series::{Series, series, spread};
 use super::side_text::{self, Kind};
 use super::words;
@@ -51,6 +52,14 @@ pub fn terminal(run: &Run, width: usize, colour: bool) -> String {
         }
         if !exact && columns.iter().any(|c| c.is_virtual) {
             out.wrapped("", LEGEND_VIRTUAL);
+        }
+    }
+    let moved = intervals(run);
+    if !moved.is_empty() {
+        out.heading("Over time");
+        for line in moved.lines() {
+            let line = cut(&out.safe(line), out.width);
+            out.line(&line);
         }
     }
     out.heading("Findings");

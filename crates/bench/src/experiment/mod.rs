@@ -15,11 +15,13 @@
 //! | `loops/` | the loops that several experiments measure |
 //! | `harness/` | the toolkit of experiments: cells, sessions, endpoints, samples |
 //! | `driver` | rounds of a prepared side |
+//! | `intervals` | what a stream moves over time |
 //! | `explain/` | the text of each experiment for `nicety explain` |
 
 pub mod driver;
 pub(crate) mod floor;
 mod harness;
+pub mod intervals;
 mod loops;
 pub mod multirail;
 mod nas;

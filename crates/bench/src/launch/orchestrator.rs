@@ -15,7 +15,7 @@ use super::deadline::{Deadline, Pace};
 use super::job::{ClientJob, Job, News, Sampling};
 use super::journal::{Journal, Keeping};
 use super::sample::Sample;
-use super::{BenchError, CellEvent, CellState, Progress, WorkerCommand};
+use super::{BenchError, CellEvent, CellState, Moved, Progress, WorkerCommand};
 use crate::experiment::driver::Record;
 use crate::experiment::{Cell, find};
 use crate::machine::{now, since};
@@ -473,6 +473,7 @@ impl Launch<'_, '_> {
             settings: self.plan.settings(),
             cells: order.iter().map(|i| (*i, self.plan.cells[*i].clone())).collect(),
             sampling,
+            interval_ms: self.plan.interval_ms(),
         };
         crew.push(Worker::start("client", self.command, &Job::Client(job))?);
         let state = State {
@@ -596,6 +597,12 @@ impl Launch<'_, '_> {
             News::Cell { index } => {
                 (state.current, state.cell_began) = (Some(index), now());
                 self.tell(index, CellState::Began);
+            }
+            News::Moved { index, interval } => {
+                if let Some(cell) = self.plan.cells.get(index) {
+                    let device = named(self.plan, self.device);
+                    self.progress.moved(&Moved { launch: self.number + 1, device, cell, interval: &interval });
+                }
             }
             News::Measured { index, record, switches } => {
                 let shown = self.plan.cells.get(index).and_then(|cell| displayed(cell, &record));

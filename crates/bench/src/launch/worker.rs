@@ -10,19 +10,19 @@ use std::process::ExitCode;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::AddressFamily;
-use verbs::host::Host;
+use verbs::host::{Host, Span};
 use verbs::host::real::{host, pin_to_core, remark};
 
 use super::admission::await_client;
 use super::control_stream::ControlStream;
 use super::job::{ClientJob, Job, Lines, News, write_line};
 use super::{rendezvous, serving};
-use crate::experiment::driver::client_cell;
+use crate::experiment::driver::{Watch, watched_cell};
 use crate::experiment::{Bounds, Control, Fault, Session, Word};
 use crate::machine::{clock_kind, involuntary_switches, memory_in_use, noise};
 use crate::token::Token;
 use results::plain;
-use results::schema::ClockInfo;
+use results::schema::{ClockInfo, RateInterval};
 
 /// Runs a worker to its end; what the hidden command `worker` does.
 #[must_use]
@@ -136,7 +136,13 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
             bounds: Bounds::default(),
             until: None,
         };
-        let news = match client_cell(&mut session, plan, &mut || stop_asked(out)) {
+        // As above, a failed write is noticed by the orchestrator.
+        let mut report = |interval: &RateInterval| {
+            drop(write_line(out, &News::Moved { index: *index, interval: interval.clone() }));
+        };
+        let every = Span::from_ms(job.interval_ms);
+        let watch = (job.interval_ms > 0).then_some(Watch { every, report: &mut report });
+        let news = match watched_cell(&mut session, plan, &mut || stop_asked(out), watch) {
             Ok(record) => {
                 let switches = involuntary_switches().unwrap_or(0).saturating_sub(switches);
                 News::Measured { index: *index, record, switches }

@@ -139,6 +139,22 @@ pub enum PlanError {
         /// Its name.
         device: String,
     },
+    /// What moves nothing that could be reported over time.
+    #[error(
+        "--interval reports rates over time, and {experiment} has none; name bandwidth, bibw, rate or mpi-bandwidth"
+    )]
+    Interval {
+        /// The experiment.
+        experiment: &'static str,
+    },
+    /// Rates over time where time is simulated.
+    #[error(
+        "--interval reports rates over time, and time on {device} is simulated; take --device shm or iwarp"
+    )]
+    IntervalVirtual {
+        /// The device.
+        device: String,
+    },
     /// Not an address.
     #[error("there is no peer {peer:?}; give --peer as HOST or HOST:PORT, such as 10.0.0.2:{DEFAULT_PORT}")]
     Peer {

@@ -231,3 +231,34 @@ fn devices_share_the_time_and_each_has_its_own_floors() {
     let only_models = Plan { peer: Some("h".into()), device: "model:mt23108-vapi".into(), ..plan() };
     assert!(refusals(&only_models)[0].contains("leave --peer away"));
 }
+
+/// Goal: a stream that is watched has all the time, and what has no rate is refused. Method: one stream of ten seconds; a latency, an
+/// overview, a modelled card.
+#[test]
+fn watched_stream_takes_its_whole_time() {
+    let of = |experiment: &str, device: &str| Plan {
+        experiments: vec![experiment.into()],
+        device: device.into(),
+        sizes: Some(vec![1 << 20]),
+        set: [("interval", "1"), ("budget", "10"), ("launches", "1")]
+            .map(|(k, v)| (k.into(), v.into()))
+            .into(),
+        only: [
+            ("op".to_owned(), "write".to_owned()),
+            ("source".into(), "nic".into()),
+            ("sink".into(), "nic".into()),
+        ]
+        .into_iter()
+        .collect(),
+        ..plan()
+    };
+    let checked = of("bandwidth", "").check().expect("sound");
+    assert_eq!(checked.cells.len(), 1, "no floors, no twin, the usual window: {:?}", checked.cells);
+    let sampling = checked.sampling(0, 1, crate::sample::Calibration::default());
+    assert_eq!((sampling.time_min_ns, sampling.time_max_ns), (1e10, 1e10));
+    assert_eq!((checked.interval_ms(), sampling.round_time_ns), (1000, Some(1e8)));
+    let why = refusals(&of("latency", ""));
+    assert!(why.iter().any(|line| line.contains("and latency has none; name bandwidth")), "{why:?}");
+    let why = refusals(&of("bandwidth", "model:mt23108-vapi"));
+    assert!(why.iter().any(|line| line.contains("time on model:mt23108-vapi is simulated")), "{why:?}");
+}

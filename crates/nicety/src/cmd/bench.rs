@@ -21,6 +21,9 @@ use crate::progress::Display;
 use crate::signals::Signals;
 use crate::term::{Stream, remark};
 
+/// The budget of a run with `--interval`.
+const WATCHED_SECONDS: &str = "10";
+
 /// Measures, prints the results and writes the files.
 ///
 /// # Errors
@@ -45,7 +48,8 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     let signals = Signals::install()?;
     words::judge(plan.is_virtual());
     words::foretell(&plan);
-    let mut display = Display::new(args.plain, &signals.stop).verbose(args.shown.verbose);
+    let moved = (form != Form::Value).then(|| outputs.people());
+    let mut display = Display::new(args.plain, &signals.stop).verbose(args.shown.verbose).moved_to(moved);
     let measured = launch::run(&plan, &mut display, &signals.stop).map(words::stamped);
     display.clear();
     let interrupted = signals.status();
@@ -125,6 +129,11 @@ fn settings(args: &BenchArgs, config: &Config) -> BTreeMap<String, String> {
     set("batch", args.shown.tail.then(|| "1".to_owned()));
     set("min-count", args.iterations.map(|n| n.to_string()));
     set("max-count", args.iterations.map(|n| n.to_string()));
+    if let Some(seconds) = args.interval {
+        set("interval", Some(seconds.to_string()));
+        set("launches", Some("1".to_owned()));
+        set("budget", Some(WATCHED_SECONDS.to_owned()));
+    }
     set("budget", args.duration.map(|seconds| seconds.to_string()));
     set(factor::RANKS.name(), args.ranks.clone());
     all.extend(args.set.iter().cloned());

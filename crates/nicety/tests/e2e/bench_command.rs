@@ -73,6 +73,33 @@ fn mpi_is_measured_beside_another_library() {
     assert!(run.parameters.iter().any(|p| p.key == "against" && p.value == library));
 }
 
+/// Goal: a stream's rate over time is printed as it runs and kept in the file, and both agree. Method: short intervals, into a pipe.
+#[test]
+fn stream_is_reported_over_time() {
+    let dir = tempfile::tempdir().expect("directory");
+    let only = ["--only", "op=write,source=nic,sink=nic"];
+    let watched = ["bench", "bandwidth", "-s", "64K", "--interval", "0.2", "-D", "1", "--json", "r.json"];
+    let ended = nicety_in(dir.path(), watched.iter().chain(&only));
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let run = Run::read(dir.path().join("r.json")).expect("a result file");
+    assert_eq!((run.results.len(), run.results[0].launches.len()), (1, 1));
+    let kept = &run.results[0].launches[0].intervals;
+    assert!(kept.len() >= 2 && kept.iter().any(|interval| interval.messages > 0), "{kept:?}");
+    assert!(kept.iter().all(|interval| interval.bytes == interval.messages << 16), "{kept:?}");
+    assert!(kept.windows(2).all(|pair| pair[0].to_s == pair[1].from_s), "{kept:?}");
+    let lines: Vec<Vec<&str>> = ended.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    let rows: Vec<&Vec<&str>> =
+        lines.iter().skip(2).take_while(|columns| columns.len() == 4 && columns[0].contains('-')).collect();
+    assert!(lines[0][0] == "#" && lines[1].join(" ") == "# seconds bytes MB/s messages", "{}", ended.out);
+    assert_eq!(rows.len(), kept.len(), "{}", ended.out);
+    assert!(
+        rows.iter().zip(kept).all(|(row, interval)| row[1] == interval.bytes.to_string()),
+        "{}",
+        ended.out
+    );
+    nicety(["bench", "latency", "--interval", "1"]).is_error(2, "latency has none");
+}
+
 #[test]
 fn what_no_other_mpi_library_has_is_refused() {
     let library = file!();
