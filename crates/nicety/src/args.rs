@@ -220,6 +220,9 @@ pub(crate) struct Shown {
     /// The median, p90, p99 and p99.9 of each result with their bounds; each operation is timed by itself (batch=1)
     #[arg(long, conflicts_with_all = ["full", "line", "quiet"])]
     pub(crate) tail: bool,
+    /// Of mpi-...: tables in the form of the OSU micro-benchmarks, for scripts that parse those
+    #[arg(long, conflicts_with_all = ["full", "line", "quiet", "tail"])]
+    pub(crate) osu: bool,
     /// No plots on the first screen
     #[arg(long)]
     pub(crate) no_plot: bool,

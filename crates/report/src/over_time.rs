@@ -20,8 +20,7 @@ pub fn interval_line(interval: &RateInterval) -> String {
 }
 
 /// All streams of a run over time; nothing unless it was measured with `--interval`.
-#[must_use]
-pub fn intervals(run: &Run) -> String {
+pub(super) fn intervals(run: &Run) -> String {
     let mut text = String::new();
     for s in &series(std::slice::from_ref(run)) {
         for r in &s.points {

@@ -21,6 +21,9 @@ use crate::progress::Display;
 use crate::signals::Signals;
 use crate::term::{Stream, remark};
 
+/// Why `--osu` is refused.
+const OSU: &str =
+    "--osu has tables of MPI only; name mpi-latency, mpi-bandwidth, mpi-allreduce or others of mpi-...";
 /// The budget of a run with `--interval`.
 const WATCHED_SECONDS: &str = "10";
 
@@ -35,6 +38,11 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     let config = Config::read(args.config.as_deref())?;
     let mut plan = plan(args, &config).check_strictly().map_err(refused)?;
     fail_if::check(&args.fail_if, &plan)?;
+    if args.shown.osu
+        && plan.cells.iter().any(|cell| !cell.experiment.starts_with("mpi-") && cell.experiment != "floor")
+    {
+        return Err(Failure::usage(OSU));
+    }
     if args.dry_run {
         Stream::Out.print(&words::outline(std::iter::once((None, &plan))))?;
         return Ok(OK);
@@ -48,7 +56,7 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     let signals = Signals::install()?;
     words::judge(plan.is_virtual());
     words::foretell(&plan);
-    let moved = (form != Form::Value).then(|| outputs.people());
+    let moved = (!form.is_data()).then(|| outputs.people());
     let mut display = Display::new(args.plain, &signals.stop).verbose(args.shown.verbose).moved_to(moved);
     let measured = launch::run(&plan, &mut display, &signals.stop).map(words::stamped);
     display.clear();
@@ -207,8 +215,8 @@ fn deliver(args: &BenchArgs, form: Form, outputs: &Outputs, run: &Run) -> Result
             Err(problem) => problems.extend(problem.lines),
         }
     }
-    // `--quiet` prints values only. Otherwise the list of files follows an empty line.
-    if form == Form::Value {
+    // Data is not followed by anything. Otherwise the list of files follows an empty line.
+    if form.is_data() {
         written.clear();
     } else if !written.is_empty() {
         written.insert(0, '\n');

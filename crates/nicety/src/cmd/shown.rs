@@ -15,6 +15,7 @@ pub(crate) enum Form {
     Line,
     Value,
     Tail,
+    Osu,
 }
 
 impl Form {
@@ -22,12 +23,18 @@ impl Form {
         match (shown, config.output) {
             (Shown { quiet: true, .. }, _) => Self::Value,
             (Shown { tail: true, .. }, _) => Self::Tail,
+            (Shown { osu: true, .. }, _) => Self::Osu,
             (Shown { line: true, .. }, _) => Self::Line,
             (Shown { full: true, .. }, _) => Self::Full,
             (_, Output::Line) => Self::Line,
             (_, Output::Full) => Self::Full,
             (_, Output::Screen) => Self::Screen { plot: !shown.no_plot && config.plot.unwrap_or(true) },
         }
+    }
+
+    /// Whether the text is for programs: nothing else may go to its stream.
+    pub(crate) fn is_data(self) -> bool {
+        matches!(self, Self::Value | Self::Osu)
     }
 }
 
@@ -43,5 +50,6 @@ pub(crate) fn text(run: &Run, form: Form, (people, plain): (Stream, bool), below
         Form::Line => report::lines(run, colour),
         Form::Value => report::values(run),
         Form::Tail => report::tails(run, colour),
+        Form::Osu => report::osu(run).unwrap_or_default(),
     }
 }

@@ -30,6 +30,24 @@ fn runs_become_one_page() {
     assert!(ended.out.contains("</html>") && ended.err.is_empty());
 }
 
+/// Goal: scripts that parse OSU's tables parse ours. Method: every line without `#` is split at spaces.
+#[test]
+fn osu_tables_are_columns_of_numbers() {
+    let dir = tempfile::tempdir().expect("directory");
+    let mut run = made_up_run(1.0, 9000.0);
+    run.results.iter_mut().for_each(|r| r.experiment = format!("mpi-{}", r.experiment));
+    save(dir.path(), "mpi.json", &run);
+    save(dir.path(), "verbs.json", &made_up_run(1.0, 9000.0));
+    let ended = nicety_in(dir.path(), ["report", "mpi.json", "--text", "--osu"]);
+    let rows = ended.out.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let numbers: Vec<Vec<f64>> = rows
+        .map(|row| row.split_whitespace().map(|word| word.parse().expect("a number")).collect())
+        .collect();
+    assert_eq!(numbers, [[8.0, 1.0], [65_536.0, 9000.0]], "{}", ended.out);
+    nicety_in(dir.path(), ["report", "verbs.json", "--text", "--osu"]).is_error(2, "no result of mpi-...");
+    nicety(["bench", "latency", "--osu"]).is_error(2, "tables of MPI only");
+}
+
 /// Goal: the screen fits the terminal that it is shown on. Method: terminals of usual shapes, by script(1); lines and columns are counted.
 #[test]
 fn screen_fits_its_terminal() {
