@@ -181,9 +181,9 @@ pub(super) enum News {
         /// Whether it never will be: another launch need not try.
         never: bool,
     },
-    /// All is measured.
+    /// A client has measured all, or a server has served its client to the end.
     Done {
-        /// Noise after.
+        /// Noise after; a server's is unknown.
         noise: Option<NoiseSummary>,
     },
     /// It ends here.

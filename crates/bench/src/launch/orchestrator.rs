@@ -374,12 +374,17 @@ fn ended(others: &mut [Worker]) -> Option<String> {
     if others.is_empty() {
         return None;
     }
-    match listen(others, A_MOMENT)? {
-        (_, Heard::Ended(how)) => Some(how),
-        (who, Heard::News(News::Failed { why, .. })) => {
-            Some(format!("the {} process says: {why}", others[who].name()))
-        }
-        _ => None,
+    let (who, heard) = listen(others, A_MOMENT)?;
+    loss(others[who].name(), heard)
+}
+
+/// Why a process other than the client is lost, if what it did means that.
+fn loss(name: &str, heard: Heard) -> Option<String> {
+    match heard {
+        Heard::Ended(how) => Some(how),
+        Heard::News(News::Failed { why, .. }) => Some(format!("the {name} process says: {why}")),
+        // It ends before the client, which measures the noise after that: under load for seconds.
+        Heard::Left | Heard::News(_) => None,
     }
 }
 
@@ -528,13 +533,7 @@ impl Launch<'_, '_> {
                     }
                 }
                 Some((who, heard)) if who != client => {
-                    let how = match heard {
-                        Heard::Ended(how) => how,
-                        Heard::News(News::Failed { why, .. }) => {
-                            format!("the {} process says: {why}", crew[who].name())
-                        }
-                        Heard::News(_) => continue,
-                    };
+                    let Some(how) = loss(crew[who].name(), heard) else { continue };
                     state.lost.get_or_insert((how, now()));
                 }
                 Some((_, Heard::Ended(how))) => {
@@ -601,7 +600,12 @@ impl Launch<'_, '_> {
             News::Moved { index, interval } => {
                 if let Some(cell) = self.plan.cells.get(index) {
                     let device = named(self.plan, self.device);
-                    self.progress.moved(&Moved { launch: self.number + 1, device, cell, interval: &interval });
+                    self.progress.moved(&Moved {
+                        launch: self.number + 1,
+                        device,
+                        cell,
+                        interval: &interval,
+                    });
                 }
             }
             News::Measured { index, record, switches } => {
@@ -730,6 +734,19 @@ mod tests {
         assert!(is_enough(240.0, 6, secs(280, 47)) && !is_enough(240.0, 5, secs(2000, 400)));
         assert!(given_up(6, 8).contains("after 6 of 8"));
         assert!(given_up(0, 8).contains("in the first of 8"));
+    }
+
+    #[test]
+    fn server_that_has_left_is_not_lost() {
+        assert_eq!(loss("server", Heard::Left), None);
+        assert_eq!(loss("server", Heard::News(News::Done { noise: None })), None);
+        let ended = "the server process ended early".to_owned();
+        assert_eq!(loss("server", Heard::Ended(ended.clone())), Some(ended));
+        let failed = News::Failed { why: "no device".to_owned(), index: None, corrupt: false };
+        assert_eq!(
+            loss("server", Heard::News(failed)),
+            Some("the server process says: no device".to_owned())
+        );
     }
 
     #[test]
