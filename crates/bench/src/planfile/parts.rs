@@ -27,7 +27,7 @@ pub(super) fn of(draft: &Draft, mistakes: &mut Vec<Mistake>) -> Vec<Part> {
         Ok(combinations) => combinations,
         Err(count) => {
             let what = format!(
-                "part {:?} has {count} combinations of settings, {COMBINATIONS} at most; give shorter lists",
+                "part '{}' has {count} combinations of settings, {COMBINATIONS} at most; give shorter lists",
                 draft.name
             );
             mistakes.push(Mistake { line: draft.line, what });

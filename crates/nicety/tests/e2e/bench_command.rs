@@ -132,7 +132,7 @@ fn one_number_is_one_line() {
     assert_eq!(tail.lines().count(), 5, "{tail}");
     assert!(tail.lines().nth(1).is_some_and(|l| l.trim_start().starts_with("p50 ")), "{tail}");
     nicety(one.iter().chain(&["--line", "-q"])).is_error(2, "cannot stand beside");
-    nicety(["bench", "latency", "--only", "op=rite"]).is_error(2, "did you mean \"write\"?");
+    nicety(["bench", "latency", "--only", "op=rite"]).is_error(2, "did you mean 'write'?");
 }
 
 /// Goal: a run ends with one screen, whatever it measured; --full prints all tables of the same results.
@@ -203,12 +203,12 @@ fn json_to_standard_output_stands_there_alone() {
 #[test]
 fn what_there_is_not_is_refused_before_anything_runs() {
     let cases: [(&[&str], &str); 12] = [
-        (&["latncy"], "did you mean \"latency\"?"),
+        (&["latncy"], "did you mean 'latency'?"),
         (&["--device", "shn"], "there is no device"),
         (&["--size", "8X"], "'8X' is no size"),
         (&["--size", "0"], "a message cannot have 0 bytes"),
         (&["--size", "8..4"], "is empty"),
-        (&["--set", "windw=8"], "did you mean \"window\"?"),
+        (&["--set", "windw=8"], "did you mean 'window'?"),
         (&["--set", "window=1"], "it takes 2 to 4096"),
         (&["--set", "window"], "is not KEY=VALUE"),
         (&["--launches", "0"], "it takes 1 to"),

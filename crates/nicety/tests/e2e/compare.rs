@@ -84,7 +84,7 @@ fn a_named_baseline_is_kept_and_compared_with() {
     let ended = compare(&["--baseline", "main"], &b);
     assert_eq!(ended.status, Some(1), "{ended:?}");
     assert!(ended.out.contains("1 worse, 1 same"), "{}", ended.out);
-    compare(&["--baseline", "mian"], &b).is_error(2, "did you mean \"main\"?");
+    compare(&["--baseline", "mian"], &b).is_error(2, "did you mean 'main'?");
     for name in ["", "../main", ".hidden", "a/b"] {
         compare(&["--save-baseline", name], &a).is_error(2, "is no name of a baseline");
     }
