@@ -25,6 +25,8 @@ type Key = (Option<String>, Cell);
 pub(crate) struct Display<'a> {
     bar: Option<ProgressBar>,
     began: Instant,
+    /// The estimate for the whole run, which counts until the run itself shows how long it takes.
+    expected: Option<Duration>,
     /// When the last plain line was written.
     spoke: Option<Instant>,
     /// The number of cells.
@@ -55,6 +57,7 @@ impl<'a> Display<'a> {
         Self {
             bar: live.then(live_line),
             began: Instant::now(),
+            expected: None,
             spoke: None,
             total: 0,
             before: None,
@@ -67,6 +70,11 @@ impl<'a> Display<'a> {
             moved_to: None,
             head: String::new(),
         }
+    }
+
+    /// Announces the estimated seconds until more is known; 0 if there is no estimate.
+    pub(crate) fn expecting(self, seconds: f64) -> Self {
+        Self { expected: (seconds > 0.0).then(|| Duration::from_secs_f64(seconds)), ..self }
     }
 
     /// Prints to this stream what is moved over time, if that is measured.
@@ -137,7 +145,7 @@ impl Progress for Display<'_> {
         }
         let before = *self.before.get_or_insert(if what.state == CellState::Began { what.done } else { 0 });
         let (done, total) = (what.done.saturating_sub(before), self.total.saturating_sub(before));
-        let left = rest(done, total, self.began.elapsed());
+        let left = rest(done, total, self.expected, self.began.elapsed());
         let value = match what.state {
             // With a single launch, the cell may be measured on several devices, and a median over these makes no sense.
             CellState::Measured { value, unit } if what.launches == 1 => {
@@ -210,10 +218,14 @@ fn on(device: Option<&str>) -> String {
     device.map_or_else(String::new, |name| format!("{name}: "))
 }
 
-/// The remaining time, estimated from the progress so far.
-fn rest(done: u64, total: u64, elapsed: Duration) -> Option<Duration> {
+/// The remaining time: from the estimate first, then from the progress so far.
+fn rest(done: u64, total: u64, expected: Option<Duration>, elapsed: Duration) -> Option<Duration> {
     let share = done as f64 / total.max(1) as f64;
-    (GUESS_FROM..1.0).contains(&share).then(|| elapsed.mul_f64((1.0 - share) / share))
+    match share {
+        _ if share >= 1.0 => None,
+        _ if share < GUESS_FROM => Some(expected?.saturating_sub(elapsed)),
+        _ => Some(elapsed.mul_f64((1.0 - share) / share)),
+    }
 }
 
 /// A duration rounded to about ten per cent, the accuracy of the estimate.
@@ -244,10 +256,14 @@ mod tests {
 
     #[test]
     fn the_rest_is_guessed_from_what_is_done() {
-        assert_eq!(rest(1, 4, Duration::from_secs(10)), Some(Duration::from_secs(30)));
+        let secs = Duration::from_secs;
+        assert_eq!(rest(1, 4, None, secs(10)), Some(secs(30)));
         for (done, total) in [(0, 4), (4, 4), (0, 0), (1, 1000)] {
-            assert_eq!(rest(done, total, Duration::from_secs(9)), None);
+            assert_eq!(rest(done, total, None, secs(9)), None);
         }
+        assert_eq!(rest(0, 1000, Some(secs(22)), secs(2)), Some(secs(20)), "the estimate comes first");
+        assert_eq!(rest(500, 1000, Some(secs(22)), secs(40)), Some(secs(40)));
+        assert_eq!(rest(4, 4, Some(secs(22)), secs(9)), None);
     }
 
     #[test]
