@@ -8,11 +8,9 @@
 
 pub mod bounds;
 mod columns;
-mod compared;
 mod error;
 mod figures;
 mod findings;
-mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod lines;
@@ -31,15 +29,12 @@ pub mod shell;
 mod side_table;
 mod side_text;
 mod sides;
-mod summary;
 pub mod svg;
-mod table;
 mod terminal;
 mod words;
 
 use results::schema::Run;
 
-pub use compared::differences;
 pub use error::ReportError;
 pub use findings::{Finding, Tone, findings};
 pub use lines::{lines, tails, values};
@@ -47,6 +42,7 @@ pub use markdown::markdown;
 pub use names::name_run;
 pub use osu::osu;
 pub use over_time::{interval_head, interval_line};
+pub use page::differences;
 pub use profile::{JobProfile, profile_page, profile_text};
 pub use prometheus::prometheus;
 pub use screen::{Look, screen};

@@ -1,17 +1,23 @@
 //! The HTML page of a run or several: its sections.
 
+mod compared;
+mod frame;
+mod summary;
+mod table;
+
 use maud::{Markup, html};
 
 use super::columns::columns;
 use super::error::ReportError;
 use super::figures::{Figure, figures_of};
 use super::findings::{Finding, Tone, findings};
-use super::frame::frame;
 use super::names::run_label;
 use super::screen::trust;
 use super::series::{capital, series};
 use super::shell::{document, embedded};
-use super::{compared, side_table, summary, table, words};
+use super::{side_table, words};
+pub use compared::differences;
+use frame::frame;
 use results::schema::{Bin, Environment, NoiseSummary, Run};
 
 /// The whole page.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::names::run_label;
-use super::number::{count, display_unit, percent, sig, size};
-use super::plots::index_of;
-use super::series::{alone, flags, interval, is_wide, precision, series, spread};
+use crate::names::run_label;
+use crate::number::{count, display_unit, percent, sig, size};
+use crate::plots::index_of;
+use crate::series::{alone, flags, interval, is_wide, precision, series, spread};
 use results::schema::{Measurement, Run};
 
 /// Run and result.
@@ -27,7 +27,7 @@ pub(super) fn section(runs: &[Run]) -> Markup {
             units.push(&r.unit);
         }
     }
-    let devices = runs.iter().any(|run| super::words::devices(run).len() > 1);
+    let devices = runs.iter().any(|run| crate::words::devices(run).len() > 1);
     html! {
         section #results {
             h2 { "Results" }
@@ -209,8 +209,8 @@ fn by_kind(flags: &[&str]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::findings::made_up::{floored, point, run};
     use super::*;
+    use crate::findings::made_up::{floored, point, run};
 
     #[test]
     fn a_row_shows_what_defends_its_number() {

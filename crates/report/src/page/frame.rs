@@ -2,10 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::figures::Figure;
-use super::number::plural;
-use super::plots;
-use super::svg::{Chart, Point};
+use crate::figures::Figure;
+use crate::number::plural;
+use crate::plots;
+use crate::svg::{Chart, Point};
 use results::schema::Run;
 
 /// Points beyond an axis that a caption names; of more it says how many there are.
@@ -69,10 +69,10 @@ fn beyond(charts: &[Option<Chart>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::figures_of;
-    use super::super::findings::made_up::{curve, run};
-    use super::super::series::series;
     use super::*;
+    use crate::figures::figures_of;
+    use crate::findings::made_up::{curve, run};
+    use crate::series::series;
 
     fn framed(runs: &[Run]) -> String {
         let all = series(runs);

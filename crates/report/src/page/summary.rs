@@ -2,13 +2,13 @@
 
 use maud::{Markup, html};
 
-use super::columns::columns;
-use super::figures::{Figure, MAX_CURVES, Panel};
 use super::frame::frame;
-use super::names::{name_of, run_label};
-use super::number::display_unit;
-use super::screen::{Answers, LEGEND, Row, answers};
-use super::series::{Series, capital};
+use crate::columns::columns;
+use crate::figures::{Figure, MAX_CURVES, Panel};
+use crate::names::{name_of, run_label};
+use crate::number::display_unit;
+use crate::screen::{Answers, LEGEND, Row, answers};
+use crate::series::{Series, capital};
 use results::schema::Run;
 
 /// Rows at most, unless more are asked for; the results section has all.
@@ -132,8 +132,8 @@ fn label([name, time]: &[String; 2], s: &Series<'_>, run: Option<String>) -> Str
 
 #[cfg(test)]
 mod tests {
-    use super::super::findings::made_up::{curve, floored, run};
     use super::*;
+    use crate::findings::made_up::{curve, floored, run};
 
     fn measured() -> Run {
         let mut all = Vec::new();

@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 
-use super::names::run_label;
-use super::number::{percent, plural, size, times, value};
-use super::series::{alone, capital, low_high};
+use crate::names::run_label;
+use crate::number::{percent, plural, size, times, value};
+use crate::series::{alone, capital, low_high};
 use results::schema::{Measurement, Run};
 use results::stats::{CellComparison, CompareOptions, Comparison, Verdict, compare_runs};
 
@@ -128,9 +128,9 @@ fn name(cell: &CellComparison, old: &Run) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::findings::made_up::{curve, run};
-    use super::super::names::name_run;
     use super::*;
+    use crate::findings::made_up::{curve, run};
+    use crate::names::name_run;
 
     /// Goal: moved cells are named with their ratio, the largest effect first, and runs by their files.
     #[test]
