@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bench::experiment::Cell;
 use bench::launch::{CellEvent, CellState, Moved, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use report::number::sig;
+use report::number;
 use report::{interval_head, interval_line};
 use results::stats::median;
 
@@ -112,7 +112,7 @@ impl<'a> Display<'a> {
         let (mut values, cell) = (self.values.get(key)?.clone(), &key.1);
         results::stats::sort(&mut values);
         let unit = bench::experiment::find(&cell.experiment)?.metric(&cell.variant).unit;
-        Some(format!("{} {unit}", sig(median(&values)?, 3)))
+        Some(shown(median(&values)?, unit))
     }
 }
 
@@ -148,9 +148,7 @@ impl Progress for Display<'_> {
         let left = rest(done, total, self.expected, self.began.elapsed());
         let value = match what.state {
             // With a single launch, the cell may be measured on several devices, and a median over these makes no sense.
-            CellState::Measured { value, unit } if what.launches == 1 => {
-                Some(format!("{} {unit}", sig(value, 3)))
-            }
+            CellState::Measured { value, unit } if what.launches == 1 => Some(shown(value, unit)),
             _ => self.running(&key),
         };
         let text = describe(what, value, left);
@@ -226,6 +224,11 @@ fn rest(done: u64, total: u64, expected: Option<Duration>, elapsed: Duration) ->
         _ if share < GUESS_FROM => Some(expected?.saturating_sub(elapsed)),
         _ => Some(elapsed.mul_f64((1.0 - share) / share)),
     }
+}
+
+/// A value in the unit of the results, in ASCII.
+fn shown(value: f64, unit: &str) -> String {
+    number::value(value, unit).replace('µ', "u")
 }
 
 /// A duration rounded to about ten per cent, the accuracy of the estimate.
