@@ -16,6 +16,7 @@ use results::variant::{Variant, factor, variant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use crate::experiment::intervals::is_stream;
 use crate::experiment::{Cell, Experiment, MAX_SIZE, all, find};
 use crate::floor::FLOOR;
 use crate::machine::{self, Limits};
@@ -26,9 +27,9 @@ use levels::Levels;
 pub use only::Only;
 use results::schema::{self, Origin, Parameter};
 pub use time::Time;
-#[cfg(test)]
-pub(crate) use time::{CELL_S, LAUNCH_S, operation_seconds};
 pub(crate) use time::{DEADLINE, SHARE_MIN, WALL};
+#[cfg(test)]
+pub(crate) use time::{launch_seconds, operation_seconds, setup_seconds};
 pub use words::{DEFAULT_PORT, did_you_mean, one_line};
 use words::{join, join_numbers};
 
@@ -116,6 +117,7 @@ impl Plan {
         }
         wrong.extend(self.against_nothing(&names, &chosen));
         let values = Values::new(self.quick, &set);
+        wrong.extend(self.without_rate(&names, &chosen));
         let mut cells = Vec::new();
         let choose = |name| self.choose(name, &names, &levels, &mut cells);
         let devices: Vec<Chosen> = chosen.into_iter().map(choose).collect();
@@ -194,6 +196,33 @@ impl Plan {
         let modelled = devices.iter().filter(|device| fabric::is_virtual(device));
         experiments
             .chain(modelled.map(|device| PlanError::AgainstVirtual { device: device.clone() }))
+            .collect()
+    }
+
+    /// Whether the user wants reports of rates over time.
+    fn is_watched(&self) -> bool {
+        self.set.get("interval").and_then(|text| text.parse().ok()).is_some_and(|seconds: f64| seconds > 0.0)
+    }
+
+    /// The variants whose rate is reported over time: the usual ones, unless others are asked for.
+    fn watched_variants(&self, experiment: &dyn Experiment) -> Vec<Variant> {
+        let usual = experiment.variants(true);
+        let is_enough = usual.iter().any(|variant| only::has(variant, &self.only));
+        if is_enough { usual } else { experiment.variants(false) }
+    }
+
+    /// If rates over time are wanted: the experiments and devices that have none.
+    fn without_rate(&self, names: &[&'static dyn Experiment], devices: &[String]) -> Vec<PlanError> {
+        if !self.is_watched() {
+            return Vec::new();
+        }
+        let is_rate =
+            |e: &&&'static dyn Experiment| e.variants(false).iter().all(|v| is_stream(&e.metric(v)));
+        let others = names.iter().filter(|e| !is_rate(e));
+        let simulated = devices.iter().filter(|device| fabric::is_virtual(device));
+        others
+            .map(|e| PlanError::Interval { experiment: e.name() })
+            .chain(simulated.map(|device| PlanError::IntervalVirtual { device: device.clone() }))
             .collect()
     }
 
@@ -334,6 +363,7 @@ impl Plan {
             let most = self.peer.as_ref().map(|_| self.count_peers());
             let variants = match self.against {
                 Some(_) => experiment.outside(short),
+                None if self.is_watched() => self.watched_variants(*experiment),
                 None => experiment.variants(short),
             };
             add(&mut cells, *experiment, &self.sizes_of(*experiment), (variants, most), levels);
@@ -343,6 +373,10 @@ impl Plan {
             return cells;
         }
         cells.retain(|cell| only::has(&cell.variant, &self.only));
+        if self.is_watched() {
+            // The streams have all the time.
+            return cells;
+        }
         match names.iter().any(|e| e.name() == FLOOR) {
             // Requested by name: includes floors that no result needs.
             true => {

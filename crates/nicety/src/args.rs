@@ -151,6 +151,12 @@ pub(crate) struct BenchArgs {
     /// Seconds of timed work in total (sets budget)
     #[arg(short = 'D', long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) duration: Option<f64>,
+    /// Print what a stream moves, a line for each interval of SECONDS; one launch of 10 s, unless --launches or -D are given
+    ///
+    /// For bandwidth, bibw, rate, mpi-bandwidth and others with a rate. Columns: seconds from-to, bytes, MB/s, messages. The result file
+    /// has them, too.
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "against")]
+    pub(crate) interval: Option<f64>,
     #[command(flatten)]
     pub(crate) shown: Shown,
     /// Write the results as JSON; - for standard output, which then contains nothing else
@@ -186,7 +192,7 @@ pub(crate) struct BenchArgs {
     /// Writes FILE.PART.json for each part, one report FILE.html, and FILE.journal in the folder of the plan file. After an interruption,
     /// the same command continues from the journal.
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["experiments", "device", "peer", "against", "size", "only", "class", "ranks", "quick", "seed",
-        "set", "launches", "iterations", "duration", "json", "csv", "prometheus", "export_markdown", "fail_if", "html"])]
+        "set", "launches", "iterations", "duration", "interval", "json", "csv", "prometheus", "export_markdown", "fail_if", "html"])]
     pub(crate) plan: Option<PathBuf>,
     /// With --plan: measure all parts again; keeps the old journal as FILE.journal.old
     // `requires` alone would accept --fresh without --plan if an option that conflicts with --plan is given.
@@ -213,6 +219,9 @@ pub(crate) struct Shown {
     /// Print median, p90, p99 and p99.9 of each result with their bounds; times each operation alone (batch=1)
     #[arg(long, conflicts_with_all = ["full", "line", "quiet"])]
     pub(crate) tail: bool,
+    /// Of mpi-...: tables in the form of the OSU micro-benchmarks, for scripts that parse those
+    #[arg(long, conflicts_with_all = ["full", "line", "quiet", "tail"])]
+    pub(crate) osu: bool,
     /// Leave out the plots of the first screen
     #[arg(long)]
     pub(crate) no_plot: bool,
@@ -238,6 +247,8 @@ EXAMPLES
   nicety bench --quick --device shm,iwarp,model:mt23108-vapi
                                           the same on several devices, compared
   nicety bench bandwidth --set window=8 --set half-width=0.5
+  nicety bench bandwidth -s 1M --only op=write,source=host,sink=host --interval 1 -D 20
+                                          its rate in each of 20 seconds
   nicety bench latency -s 8 --fail-if 'latency.write>5us' --export-markdown latency.md
                                           a limit for CI, and a table for a comment on a pull request
   nicety bench latency --json - | jq '.results[] | [.size_bytes, .median]'

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bench::experiment::Cell;
-use bench::launch::{CellEvent, CellState, Progress};
+use bench::launch::{CellEvent, CellState, Moved, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use report::number::sig;
+use report::number;
+use report::{interval_head, interval_line};
 use results::stats::median;
 
 use crate::term::{Stream, remark};
@@ -24,6 +25,8 @@ type Key = (Option<String>, Cell);
 pub(crate) struct Display<'a> {
     bar: Option<ProgressBar>,
     began: Instant,
+    /// The estimate for the whole run, which counts until the run itself shows how long it takes.
+    expected: Option<Duration>,
     /// When the last plain line was written.
     spoke: Option<Instant>,
     /// The number of cells.
@@ -41,6 +44,10 @@ pub(crate) struct Display<'a> {
     keeps: bool,
     /// Whether to print what devices chose and which cells are skipped.
     verbose: bool,
+    /// Where to print what streams move over time, if anywhere.
+    moved_to: Option<Stream>,
+    /// The stream and the launch whose head was printed last.
+    head: String,
 }
 
 impl<'a> Display<'a> {
@@ -50,6 +57,7 @@ impl<'a> Display<'a> {
         Self {
             bar: live.then(live_line),
             began: Instant::now(),
+            expected: None,
             spoke: None,
             total: 0,
             before: None,
@@ -59,7 +67,19 @@ impl<'a> Display<'a> {
             stopping: false,
             keeps: true,
             verbose: false,
+            moved_to: None,
+            head: String::new(),
         }
+    }
+
+    /// Announces the estimated seconds until more is known; 0 if there is no estimate.
+    pub(crate) fn expecting(self, seconds: f64) -> Self {
+        Self { expected: (seconds > 0.0).then(|| Duration::from_secs_f64(seconds)), ..self }
+    }
+
+    /// Prints to this stream what is moved over time, if that is measured.
+    pub(crate) fn moved_to(self, stream: Option<Stream>) -> Self {
+        Self { moved_to: stream, ..self }
     }
 
     /// Also prints what devices chose, and which cells are skipped and why; the results contain both.
@@ -92,7 +112,7 @@ impl<'a> Display<'a> {
         let (mut values, cell) = (self.values.get(key)?.clone(), &key.1);
         results::stats::sort(&mut values);
         let unit = bench::experiment::find(&cell.experiment)?.metric(&cell.variant).unit;
-        Some(format!("{} {unit}", sig(median(&values)?, 3)))
+        Some(shown(median(&values)?, unit))
     }
 }
 
@@ -125,12 +145,10 @@ impl Progress for Display<'_> {
         }
         let before = *self.before.get_or_insert(if what.state == CellState::Began { what.done } else { 0 });
         let (done, total) = (what.done.saturating_sub(before), self.total.saturating_sub(before));
-        let left = rest(done, total, self.began.elapsed());
+        let left = rest(done, total, self.expected, self.began.elapsed());
         let value = match what.state {
             // With a single launch, the cell may be measured on several devices, and a median over these makes no sense.
-            CellState::Measured { value, unit } if what.launches == 1 => {
-                Some(format!("{} {unit}", sig(value, 3)))
-            }
+            CellState::Measured { value, unit } if what.launches == 1 => Some(shown(value, unit)),
             _ => self.running(&key),
         };
         let text = describe(what, value, left);
@@ -140,6 +158,21 @@ impl Progress for Display<'_> {
         } else if due(self.spoke.map(|spoke| spoke.elapsed())) {
             self.spoke = Some(Instant::now());
             remark(format_args!("{}/{} {text}", what.done, self.total));
+        }
+    }
+
+    fn moved(&mut self, what: &Moved<'_>) {
+        let Some(stream) = self.moved_to else { return };
+        let name = format!("{}{}, launch {}", on(what.device), what.cell, what.launch);
+        let mut text = interval_line(what.interval);
+        if self.head != name {
+            text.insert_str(0, &interval_head(&name));
+            self.head = name;
+        }
+        // That the stream is full or closed is noticed when the results are printed.
+        match &self.bar {
+            Some(bar) => bar.suspend(|| drop(stream.print(&text))),
+            None => drop(stream.print(&text)),
         }
     }
 
@@ -183,10 +216,19 @@ fn on(device: Option<&str>) -> String {
     device.map_or_else(String::new, |name| format!("{name}: "))
 }
 
-/// The remaining time, estimated from the progress so far.
-fn rest(done: u64, total: u64, elapsed: Duration) -> Option<Duration> {
+/// The remaining time: from the estimate first, then from the progress so far.
+fn rest(done: u64, total: u64, expected: Option<Duration>, elapsed: Duration) -> Option<Duration> {
     let share = done as f64 / total.max(1) as f64;
-    (GUESS_FROM..1.0).contains(&share).then(|| elapsed.mul_f64((1.0 - share) / share))
+    match share {
+        _ if share >= 1.0 => None,
+        _ if share < GUESS_FROM => Some(expected?.saturating_sub(elapsed)),
+        _ => Some(elapsed.mul_f64((1.0 - share) / share)),
+    }
+}
+
+/// A value in the unit of the results, in ASCII.
+fn shown(value: f64, unit: &str) -> String {
+    number::value(value, unit).replace('µ', "u")
 }
 
 /// A duration rounded to about ten per cent, the accuracy of the estimate.
@@ -217,10 +259,14 @@ mod tests {
 
     #[test]
     fn the_rest_is_guessed_from_what_is_done() {
-        assert_eq!(rest(1, 4, Duration::from_secs(10)), Some(Duration::from_secs(30)));
+        let secs = Duration::from_secs;
+        assert_eq!(rest(1, 4, None, secs(10)), Some(secs(30)));
         for (done, total) in [(0, 4), (4, 4), (0, 0), (1, 1000)] {
-            assert_eq!(rest(done, total, Duration::from_secs(9)), None);
+            assert_eq!(rest(done, total, None, secs(9)), None);
         }
+        assert_eq!(rest(0, 1000, Some(secs(22)), secs(2)), Some(secs(20)), "the estimate comes first");
+        assert_eq!(rest(500, 1000, Some(secs(22)), secs(40)), Some(secs(40)));
+        assert_eq!(rest(4, 4, Some(secs(22)), secs(9)), None);
     }
 
     #[test]

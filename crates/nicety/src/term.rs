@@ -6,11 +6,14 @@ use std::io::{self, ErrorKind, IsTerminal as _, Write};
 
 pub(crate) use host::real::remark;
 use results::plain;
+use rustix::termios::Winsize;
 
 use crate::error::Failure;
 
 /// The width of output that does not go to a terminal.
-const WIDTH_WITHOUT_TERMINAL: usize = 100;
+const WIDTH_WITHOUT_TERMINAL: usize = 80;
+/// The height of a screen that does not go to a terminal.
+const HEIGHT_WITHOUT_TERMINAL: usize = 30;
 /// The minimum width for any layout.
 const WIDTH_MIN: usize = 40;
 
@@ -32,15 +35,25 @@ impl Stream {
         }
     }
 
-    /// The number of columns: the terminal's, else the variable COLUMNS, else 100.
+    /// The number of columns: the terminal's, else the variable COLUMNS, else 80.
     pub(crate) fn width(self) -> usize {
+        let columns = self.size("COLUMNS", |size| size.ws_col);
+        columns.unwrap_or(WIDTH_WITHOUT_TERMINAL).max(WIDTH_MIN)
+    }
+
+    /// The number of lines for a screen above the next prompt: those of the terminal, else the variable LINES, else 30.
+    pub(crate) fn height(self) -> usize {
+        self.size("LINES", |size| size.ws_row).unwrap_or(HEIGHT_WITHOUT_TERMINAL + 1).saturating_sub(1)
+    }
+
+    /// A dimension of the terminal, else of the environment; a terminal that does not know its size says 0.
+    fn size(self, variable: &str, dimension: fn(&Winsize) -> u16) -> Option<usize> {
         let size = match self {
             Self::Out => rustix::termios::tcgetwinsize(rustix::stdio::stdout()),
             Self::Err => rustix::termios::tcgetwinsize(rustix::stdio::stderr()),
         };
-        let terminal = size.ok().map(|s| usize::from(s.ws_col)).filter(|columns| *columns > 0);
-        let told = || std::env::var("COLUMNS").ok()?.parse().ok();
-        terminal.or_else(told).unwrap_or(WIDTH_WITHOUT_TERMINAL).max(WIDTH_MIN)
+        let terminal = size.ok().map(|size| usize::from(dimension(&size))).filter(|count| *count > 0);
+        terminal.or_else(|| std::env::var(variable).ok()?.parse().ok().filter(|count| *count > 0))
     }
 
     /// Whether to use colours: on a capable terminal, unless NO_COLOR is set (no-color.org).

@@ -84,7 +84,7 @@ pub(crate) fn explain(wrong: &clap::Error, help: &str) -> Failure {
     let what = describe(wrong);
     let meant = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg];
     let meant = match meant.into_iter().find_map(one) {
-        Some(name) => format!(", did you mean {name:?}?"),
+        Some(name) => format!(", did you mean '{name}'?"),
         // After `help` the parser makes no suggestion.
         None => one(ContextKind::InvalidSubcommand).map_or_else(String::new, |name| {
             let commands = command();
@@ -114,7 +114,7 @@ fn describe(wrong: &clap::Error) -> String {
         ErrorKind::InvalidValue if value.is_empty() => format!("{arg} needs a value"),
         ErrorKind::InvalidValue => {
             let values = list(ContextKind::ValidValue);
-            format!("{value:?} is not a value of {arg}; there are: {}", values.join(", "))
+            format!("'{value}' is not a value of {arg}; there are: {}", values.join(", "))
         }
         ErrorKind::MissingRequiredArgument => {
             format!("{} is missing", list(ContextKind::InvalidArg).join(" "))

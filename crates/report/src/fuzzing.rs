@@ -5,7 +5,8 @@ use results::plain;
 use results::schema::Run;
 use results::stats::{CompareOptions, compare_runs};
 
-use super::{Look, html, lines, prometheus, screen, tails, terminal, values};
+use super::over_time::intervals;
+use super::{Look, html, lines, markdown, osu, prometheus, screen, tails, terminal, values};
 
 /// Goal: whatever a result file holds, reading, reporting and comparing it end without a panic, and no text of it acts on a
 /// terminal.
@@ -21,6 +22,9 @@ pub fn results(data: &[u8]) {
         shown(&tails(&run, colour));
     }
     shown(&values(&run));
+    shown(&intervals(&run));
+    shown(&markdown(&run));
+    shown(&osu(&run).unwrap_or_default());
     shown(&prometheus(&run));
     let mut csv = Vec::new();
     run.to_csv(&mut csv).expect("a vector takes all");

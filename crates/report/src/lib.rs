@@ -8,7 +8,6 @@
 
 pub mod bounds;
 mod columns;
-mod compared;
 mod error;
 mod figures;
 mod findings;
@@ -18,6 +17,8 @@ mod lines;
 mod markdown;
 mod names;
 pub mod number;
+mod osu;
+mod over_time;
 mod page;
 mod plots;
 mod profile;
@@ -29,7 +30,6 @@ mod side_table;
 mod side_text;
 mod sides;
 pub mod svg;
-mod table;
 mod terminal;
 mod words;
 
@@ -40,6 +40,9 @@ pub use findings::{Finding, Tone, findings};
 pub use lines::{lines, tails, values};
 pub use markdown::markdown;
 pub use names::name_run;
+pub use osu::osu;
+pub use over_time::{interval_head, interval_line};
+pub use page::differences;
 pub use profile::{JobProfile, profile_page, profile_text};
 pub use prometheus::prometheus;
 pub use screen::{Look, screen};

@@ -35,8 +35,8 @@ fn what(s: &Series<'_>, r: &Measurement) -> String {
     parts.join(", ") + if s.is_virtual() { " (virtual)" } else { "" }
 }
 
-/// A line for each result: quantity, median and unit, `low..high` of the 95 % interval (`?` none, `!` coarser than
-/// requested), and the ratio to the floor. Without `colour` in ASCII.
+/// A line for each result: quantity, median and unit, `low..high` of the 95 % interval (`?` none, `!` wider than 5 % to
+/// either side), and the ratio to the floor. Without `colour` in ASCII.
 #[must_use]
 pub fn lines(run: &Run, colour: bool) -> String {
     results(run, |s, r| {

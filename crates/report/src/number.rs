@@ -96,17 +96,21 @@ pub fn size_about(bytes: f64) -> String {
     format!("{} {unit}", sig(scaled, digits))
 }
 
-/// The displayed unit, and the factor to convert a value from the schema's unit.
+/// The displayed unit of values up to `largest`, and the factor to convert a value from the schema's unit. Page, screen and
+/// Markdown use it alike.
 #[must_use]
 pub fn display_unit(unit: &str, largest: f64) -> (String, f64) {
-    match unit {
-        "us" => ("µs".to_owned(), 1.0),
-        "1/s" if largest >= 1e6 => ("million/s".to_owned(), 1e-6),
-        other => (other.to_owned(), 1.0),
-    }
+    let (shown, scale) = match (unit, largest) {
+        ("us", _) => ("µs", 1.0),
+        ("MB/s", 1000.0..) => ("GB/s", 1e-3),
+        ("1/s", 1e6..) => ("M/s", 1e-6),
+        ("B", 10_240.0..) => ("KiB", 1.0 / 1024.0),
+        (other, _) => (other, 1.0),
+    };
+    (shown.to_owned(), scale)
 }
 
-/// A value with its unit: `0.120 µs`, `11,200 MB/s`, `12.3 million/s`.
+/// A value with its unit: `0.120 µs`, `11.2 GB/s`, `12.3 M/s`.
 #[must_use]
 pub fn value(v: f64, unit: &str) -> String {
     let (shown, scale) = display_unit(unit, v);
@@ -160,9 +164,11 @@ mod tests {
     #[test]
     fn units_for_people() {
         assert_eq!(value(0.12, "us"), "0.120 µs");
-        assert_eq!(value(12_300_000.0, "1/s"), "12.3 million/s");
+        assert_eq!(value(12_300_000.0, "1/s"), "12.3 M/s");
         assert_eq!(value(4_200.0, "1/s"), "4,200/s");
-        assert_eq!(value(11_234.0, "MB/s"), "11,200 MB/s");
+        assert_eq!(value(11_234.0, "MB/s"), "11.2 GB/s");
+        assert_eq!(value(999.0, "MB/s"), "999 MB/s");
+        assert_eq!(value(20_480.0, "B"), "20.0 KiB");
         assert_eq!(percent(0.031), "3.1 %");
         assert_eq!(plural(1, "curve"), "1 curve");
         assert_eq!(plural(1200, "curve"), "1,200 curves");

@@ -1,5 +1,10 @@
 //! The HTML page of a run or several: its sections.
 
+mod compared;
+mod frame;
+mod summary;
+mod table;
+
 use maud::{Markup, html};
 
 use super::columns::columns;
@@ -10,7 +15,9 @@ use super::names::run_label;
 use super::screen::trust;
 use super::series::{capital, series};
 use super::shell::{document, embedded};
-use super::{compared, plots, side_table, table, words};
+use super::{side_table, words};
+pub use compared::differences;
+use frame::frame;
 use results::schema::{Bin, Environment, NoiseSummary, Run};
 
 /// The whole page.
@@ -25,16 +32,19 @@ pub(super) fn page(runs: &[Run]) -> Result<String, ReportError> {
     }
     let sides = side_table::section(&figures, &columns, runs);
     let compared = compared::section(runs);
-    let there = |id: &str| {
-        !matches!(id, "sides" | "compared")
-            || (id == "sides" && !sides.0.is_empty())
-            || (id == "compared" && !compared.0.is_empty())
+    let summary = summary::section(runs);
+    let there = |id: &str| match id {
+        "compared" => !compared.0.is_empty(),
+        "summary" => !summary.0.is_empty(),
+        "sides" => !sides.0.is_empty(),
+        _ => true,
     };
     let sections: Vec<(&str, &str)> = SECTIONS.into_iter().filter(|(id, _)| there(id)).collect();
     let body = html! {
         (head(runs, &sections))
         main {
             (compared)
+            (summary)
             (found(runs))
             (sides)
             (plots_section(&figures, runs))
@@ -88,18 +98,17 @@ fn head(runs: &[Run], sections: &[(&str, &str)]) -> Markup {
             p.brand { "Nicety" }
             h1 { @if let [run] = runs { (words::headline(run)) } @else { (labels.join(" and ")) } }
             @for (run, label) in runs.iter().zip(&labels) {
-                p.lead {
-                    @if runs.len() > 1 { b { (label) ": " (words::headline(run)) ". " } }
-                    (capital(&trust(run))) "."
-                }
+                p.origin { @if runs.len() > 1 { b { (label) ": " (words::headline(run)) ". " } } (words::origin(&run.environment)) }
+                p.lead { (capital(&trust(run))) "." }
             }
             nav aria-label="Sections" { @for (id, name) in sections { a href={ "#" (id) } { (name) } } }
         }
     }
 }
 
-const SECTIONS: [(&str, &str); 8] = [
+const SECTIONS: [(&str, &str); 9] = [
     ("compared", "Compared"),
+    ("summary", "Summary"),
     ("findings", "Findings"),
     ("sides", "Side by side"),
     ("plots", "Plots"),
@@ -174,42 +183,8 @@ fn plots_section(figures: &[Figure<'_>], runs: &[Run]) -> Markup {
                  and hide curves. All numbers are in the "
                 a href="#results" { "results" } "."
             }
-            @for (i, figure) in figures.iter().enumerate() { (figure_frame(i, figure, runs)) }
+            @for (i, figure) in figures.iter().enumerate() { (frame(&format!("figure-{i}"), figure, runs)) }
             @if figures.is_empty() { p { "Nothing to plot." } }
-        }
-    }
-}
-
-/// Arranges panels side by side such that no row is left half empty.
-fn layout(figure: &Figure<'_>) -> &'static str {
-    match figure.panels.iter().filter(|p| !p.dots).count() {
-        0 | 1 => "alone",
-        2 | 4 => "two",
-        _ => "three",
-    }
-}
-
-fn figure_frame(i: usize, figure: &Figure<'_>, runs: &[Run]) -> Markup {
-    let charts = plots::charts(figure, runs);
-    html! {
-        figure.plot id={ "figure-" (i) } {
-            figcaption {
-                h3 { (figure.title) @if charts.iter().all(Option::is_none) { " (" (figure.unit) ")" } }
-                @if !figure.constant.is_empty() { p.constant { (figure.constant) } }
-            }
-            @if charts.iter().any(Option::is_some) { (plots::legend_of(figure, &charts)) }
-            div.panels.(layout(figure)) {
-                @for (panel, chart) in figure.panels.iter().zip(&charts) {
-                    div.panel.(if panel.dots { "dots" } else { "lines" }) {
-                        @if !panel.title.is_empty() { h4 { (panel.title) } }
-                        @match chart {
-                            Some(chart) => { div.canvas { (chart.markup()) } }
-                            None if panel.dots => { (plots::rows(figure, panel, runs)) }
-                            None => { p.hint { "No positive value to draw on a logarithmic axis." } }
-                        }
-                    }
-                }
-            }
         }
     }
 }
@@ -296,12 +271,12 @@ fn environment_rows(env: &Environment) -> Vec<(&'static str, String)> {
     ];
     if let Some(aa) = env.aa_noise {
         let text = format!(
-            "±{} around a ratio of {}, {} launches",
+            "differs by up to {} (ratio {}, {} launches)",
             percent(aa.floor),
             sig(aa.ratio, 4),
             aa.launches
         );
-        rows.push(("A/A comparison", text));
+        rows.push(("one cell measured twice", text));
     }
     rows.extend(env.warnings.iter().map(|w| ("warning", format!("{}: {}", w.what, w.advice))));
     rows

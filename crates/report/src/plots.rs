@@ -5,21 +5,24 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::figures::{Figure, Panel};
-use super::number::{self, count, percent, plural, sig, times};
-use super::series::{Series, bound, half_width, interval, is_wide};
+use super::number::{self, count, plural, times};
+use super::series::{Series, bound, interval, is_wide, low_high};
 use super::svg::{Axis, COLOURS, Chart, Line, Mark, Point, Trace, legend};
 use results::schema::{Measurement, Run};
 
 /// Values that differ by more than this are set out on a logarithmic scale.
 const LINEAR: f64 = 30.0;
+/// A point this many times farther from its neighbours than the sizes explain does not stretch the axis: it is drawn at the edge.
+const FAR: f64 = 10.0;
+/// Intervals stretch the axis up to this many times the values, and are cut there.
+const STRETCH: f64 = 2.0;
 
 /// Charts of a figure, one for each of its panels of curves; `None` for others.
 pub(super) fn charts(figure: &Figure<'_>, runs: &[Run]) -> Vec<Option<Chart>> {
     let traces: Vec<Option<Vec<Trace>>> =
         figure.panels.iter().map(|p| (!p.dots).then(|| traces(figure, p, runs))).collect();
-    let points = || traces.iter().flatten().flatten().flat_map(|t| &t.points);
-    let values = points().flat_map(|p| p.interval.into_iter().flatten().chain([p.at[1]]));
-    let (x, y) = (range(points().map(|p| p.at[0])), range(values));
+    let all = || traces.iter().flatten().flatten();
+    let (x, y) = (range(all().flat_map(|t| &t.points).map(|p| p.at[0])), heights(all()));
     let title = format!("{} ({})", super::series::words(figure.metric), figure.unit);
     let chart = |(traces, panel): (Option<Vec<Trace>>, &Panel<'_>)| {
         let (traces, x, y) = (traces?, x?, y?);
@@ -36,6 +39,29 @@ pub(super) fn charts(figure: &Figure<'_>, runs: &[Run]) -> Vec<Option<Chart>> {
         Some(Chart { label, x, y, traces })
     };
     traces.into_iter().zip(&figure.panels).map(chart).collect()
+}
+
+/// The range of a vertical axis: that of all points but the far ones, and of intervals as far as they do not stretch it too much.
+fn heights<'a>(traces: impl Iterator<Item = &'a Trace> + Clone) -> Option<[f64; 2]> {
+    let near = |trace: &'a Trace| {
+        let points = &trace.points;
+        (0..points.len()).filter(move |i| !is_far(points, *i)).map(move |i| &points[i])
+    };
+    let [low, high] = range(traces.clone().flat_map(near).map(|p| p.at[1]))?;
+    let ends = traces.flat_map(near).filter_map(|p| p.interval).flatten();
+    range(ends.map(|end| end.clamp(low / STRETCH, high * STRETCH)).chain([low, high]))
+}
+
+/// Whether a point is farther from its neighbours than a value that is proportional to the size, or to its inverse, could be.
+fn is_far(points: &[Point], i: usize) -> bool {
+    let [x, y] = points[i].at;
+    let around = [i.checked_sub(1), Some(i + 1)].into_iter().flatten().filter_map(|n| points.get(n));
+    let bounds = around.map(|p| (p.at[1], (x / p.at[0]).max(p.at[0] / x)));
+    let allowed = bounds.fold(None, |found: Option<[f64; 2]>, (value, factor)| {
+        let [low, high] = found.unwrap_or([value; 2]);
+        Some([low.min(value / factor), high.max(value * factor)])
+    });
+    allowed.is_some_and(|[low, high]| y < low / FAR || y > high * FAR)
 }
 
 fn range(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
@@ -76,7 +102,7 @@ fn curve(figure: &Figure<'_>, label: usize, s: &Series<'_>, runs: &[Run]) -> Tra
     let point = |r: &Measurement| Point {
         at: [r.size_bytes as f64, r.median * figure.scale],
         // An interval that reaches nothing is cut at a thousandth of the median: there is no zero.
-        interval: r.ci95.map(|ends| ends.map(|v| v.max(r.median / 1000.0) * figure.scale)),
+        interval: interval(r).map(|ends| ends.map(|v| v.max(r.median / 1000.0) * figure.scale)),
         text: hover(s, r),
         cell: index_of(runs, s.run, r),
     };
@@ -103,10 +129,9 @@ fn hover(s: &Series<'_>, r: &Measurement) -> String {
     lines.push(format!("median {}", number::value(r.median, &r.unit)));
     if s.is_virtual() {
         lines.push("exact: virtual time".to_owned());
-    } else if let Some([low, high]) = interval(r) {
+    } else if let Some(ends) = interval(r) {
         let (_, scale) = number::display_unit(&r.unit, r.median);
-        let half = half_width(r).map_or_else(String::new, |w| format!(" (±{})", percent(w)));
-        lines.push(format!("95 % interval {} to {}{half}", sig(low * scale, 3), sig(high * scale, 3)));
+        lines.push(format!("95 % interval {}", low_high(ends.map(|end| end * scale))));
     } else {
         lines.push("no interval".to_owned());
     }
@@ -198,11 +223,13 @@ pub(super) fn rows(figure: &Figure<'_>, panel: &Panel<'_>, runs: &[Run]) -> Mark
     let values: Vec<(&(usize, Series<'_>), &Measurement)> =
         panel.curves.iter().filter_map(|c| Some((c, *c.1.points.first()?))).collect();
     let shown = |(_, r): &&(&(usize, Series<'_>), &Measurement)| r.median > 0.0;
-    let ends = values.iter().filter(shown).flat_map(|(_, r)| {
+    let medians = values.iter().filter(shown).flat_map(|(_, r)| {
         let floor = r.floor.as_ref().map(|f| f.value).filter(|v| *v > 0.0);
-        [r.median, r.ci95.map_or(r.median, |ci| ci[1])].into_iter().chain(floor)
+        [r.median].into_iter().chain(floor)
     });
-    let Some([low, high]) = range(ends) else { return html! { p.hint { "Nothing above zero to draw." } } };
+    let Some([low, high]) = range(medians) else { return html! { p.hint { "Nothing above zero to draw." } } };
+    let ends = values.iter().filter(shown).filter_map(|(_, r)| interval(r));
+    let high = ends.map(|ends| ends[1].min(high * STRETCH)).fold(high, f64::max);
     let log = high / low > LINEAR;
     let place = move |v: f64| match log {
         true => ((v / (low / 2.0)).ln() / (high / (low / 2.0)).ln() * 100.0).clamp(0.0, 100.0),
@@ -220,7 +247,7 @@ pub(super) fn rows(figure: &Figure<'_>, panel: &Panel<'_>, runs: &[Run]) -> Mark
                     }
                     span.track aria-hidden="true" {
                         @if log { i.dot style={ "left:" (share(place(r.median))) } {} } @else { i.bar style={ "width:" (share(place(r.median))) } {} }
-                        @if let Some([from, to]) = r.ci95 {
+                        @if let Some([from, to]) = interval(r) {
                             i.ends style={ "left:" (share(place(from.max(0.0)))) ";width:" (share(place(to) - place(from.max(0.0)))) } {}
                         }
                         @if let Some(floor) = r.floor.as_ref().filter(|f| f.value > 0.0) { i.floor style={ "left:" (share(place(floor.value))) } {} }
@@ -259,11 +286,29 @@ mod tests {
         assert_eq!(chart.y.range, [0.5, 16.16]);
         let send = &chart.traces[1].points[3];
         for part in
-            ["send", "8 B", "16.0 µs", "15.8 to 16.2", "±1.0 %", "n 6,000 in 6 launches", "32.0× the floor"]
+            ["send", "8 B", "16.0 µs", "95 % interval 15.8..16.2", "n 6,000 in 6 launches", "32.0× the floor"]
         {
             assert!(send.text.contains(part), "{} lacks {part}", send.text);
         }
         assert_eq!(send.cell, Some((0, 7)), "the result that it is");
+    }
+
+    /// Goal: one bad value does not flatten all curves. Method: a spike of a thousand times the value, and an interval up to 100,000;
+    /// a curve that really rises that much keeps its axis.
+    #[test]
+    fn single_far_value_does_not_stretch_the_axis() {
+        let mut all = curve("latency", "op=write", 0..6, |x| 10.0 + x);
+        all[2].median = 10_000.0;
+        all[2].ci95 = Some([9_000.0, 11_000.0]);
+        all[4].ci95 = Some([12.0, 100_000.0]);
+        let chart = of(all);
+        assert_eq!(chart.y.range, [10.89, 84.0]);
+        let beyond = chart.beyond();
+        assert_eq!(beyond.iter().map(|(_, point)| point.at[1]).collect::<Vec<_>>(), [10_000.0]);
+        let steep = of(curve("latency", "op=write", 0..18, |x| 0.1 * x));
+        assert!(steep.beyond().is_empty() && steep.y.range[1] > 13_000.0, "{:?}", steep.y.range);
+        let falling = of(curve("rate", "op=write", 0..18, |x| 1e6 / x));
+        assert!(falling.beyond().is_empty());
     }
 
     #[test]
@@ -315,7 +360,7 @@ mod tests {
             rows(&figures[0], &figures[0].panels[0], &runs).into_string()
         };
         let one = text(vec![memory("default", 12_300.0)]);
-        assert!(one.contains("12,300 B") && one.contains("class=\"bar\" style=\"width:99.0%\""), "{one}");
+        assert!(one.contains("12.0 KiB") && one.contains("class=\"bar\" style=\"width:99.0%\""), "{one}");
         let far = text(vec![memory("few", 100.0), memory("many", 100_000.0)]);
         assert!(
             far.contains("logarithmic") && far.contains("class=\"dot\"") && !far.contains("\"bar\""),

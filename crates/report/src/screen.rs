@@ -8,8 +8,7 @@ mod trust;
 use super::number::plural;
 use super::terminal::{BOLD, DIM, Out, YELLOW, cut};
 use super::words;
-pub(super) use answers::cell;
-use answers::{Answers, Row, answers};
+pub(super) use answers::{Answers, Row, answers, cell};
 use braille::panels;
 use results::schema::{ClockKind, Run};
 
@@ -30,14 +29,16 @@ pub struct Look {
 const DOUBT_LINES: usize = 2;
 /// Lines of doubts with and without plots.
 const DOUBTS: (usize, usize) = (4, 8);
-/// A plot of fewer lines shows nothing, of more than these no more.
-const PLOT: (usize, usize) = (5, 9);
+/// Lines of the plots: of fewer they show nothing; as many as these come before further rows; and up to the last on a tall terminal.
+const PLOT: (usize, usize, usize) = (5, 9, 14);
+/// On a lower screen, lines of the head are not folded.
+const LOW: usize = 20;
 /// Spaces between columns of the table.
 const GAP: usize = 2;
 /// Colours of the columns' curves, and of their heads.
 const CURVES: [&str; 4] = ["36", "35", "34", "32"];
 
-const LEGEND: &str = "low..high: 95 % interval, ? none, ! coarse; ×: ratio to the machine's floor.";
+pub(super) const LEGEND: &str = "low..high: 95 % interval, ? none, ! wide; ×: ratio to the machine's floor.";
 const LEGEND_EXACT: &str = "Virtual time is exact: no interval, and no floor.";
 
 /// The first screen of a run.
@@ -45,7 +46,7 @@ const LEGEND_EXACT: &str = "Virtual time is exact: no interval, and no floor.";
 pub fn screen(run: &Run, look: Look) -> String {
     let mut out = Out { text: String::new(), width: look.width.max(40), colour: look.colour };
     let found = answers(run);
-    let head = head(&out, run);
+    let head = head(&out, run, if look.lines < LOW { 1 } else { 2 });
     let doubts: Vec<String> =
         trust::doubts(run).iter().flat_map(|d| folded(&out, "! ", d, DOUBT_LINES)).collect();
     // An empty line, the table's head and legend, and the heading of the doubts.
@@ -58,11 +59,21 @@ pub fn screen(run: &Run, look: Look) -> String {
     room -= of_doubts;
     let of_plot = if drawn.is_empty() || room < PLOT.0 { 0 } else { room.min(PLOT.1) };
     room -= of_plot;
-    let rows = found.rows.len().min(rows + room);
+    // A heading without a doubt leaves its line to a row.
+    room += usize::from(of_doubts == 0 && !doubts.is_empty());
+    let more_rows = room.min(found.rows.len() - rows);
+    room -= more_rows;
+    let more_doubts = if of_doubts == 0 { 0 } else { room.min(doubts.len() - of_doubts) };
+    room -= more_doubts;
+    let more_plot = if of_plot == 0 { 0 } else { room.min(PLOT.2.saturating_sub(of_plot)) };
+    let (rows, of_doubts, of_plot) = (rows + more_rows, of_doubts + more_doubts, of_plot + more_plot);
 
-    head.iter().for_each(|line| out.line(line));
+    head.iter().take(look.lines).for_each(|line| out.line(line));
+    if look.lines < fixed {
+        return out.text;
+    }
     out.line("");
-    table(&mut out, run, &found, rows);
+    table(&mut out, run, &found, (rows, of_doubts == 0 && !doubts.is_empty()));
     if of_plot > 0 {
         plot(&mut out, &drawn, of_plot);
     }
@@ -80,8 +91,8 @@ pub fn screen(run: &Run, look: Look) -> String {
     out.text
 }
 
-/// The experiments, the machine, and how far to trust them.
-fn head(out: &Out, run: &Run) -> Vec<String> {
+/// The experiments, the machine, and how far to trust them; long texts take up to `most` lines.
+fn head(out: &Out, run: &Run, most: usize) -> Vec<String> {
     let env = &run.environment;
     let title = format!(
         "{}: {}{}",
@@ -94,9 +105,9 @@ fn head(out: &Out, run: &Run) -> Vec<String> {
     add("Machine   ", &words::machine_briefly(env), 1);
     let level = trust::level(run);
     if level != trust::Level::Exact {
-        add("Noise     ", &trust::noise(env), 2);
+        add("Noise     ", &trust::noise(env), most);
     }
-    add("Trust     ", &trust::verdict(run, level), 2);
+    add("Trust     ", &trust::verdict(run, level), most);
     let named = trust::warnings(env);
     if !named.is_empty() {
         add("Warnings  ", &named.join("; "), 1);
@@ -133,8 +144,8 @@ fn folded(out: &Out, first: &str, text: &str, most: usize) -> Vec<String> {
 #[derive(Clone, Copy)]
 struct Parts(usize);
 
-/// Rows with their columns: as many columns and parts of cells as fit, the best first.
-fn table(out: &mut Out, run: &Run, found: &Answers<'_>, rows: usize) {
+/// Rows with their columns: as many columns and parts of cells as fit, the best first. `doubtful` if there is no room for doubts.
+fn table(out: &mut Out, run: &Run, found: &Answers<'_>, (rows, doubtful): (usize, bool)) {
     let shown = &found.rows[..rows];
     let whole = (found.heads.as_slice(), shown);
     let label = Label::of(out, shown);
@@ -189,14 +200,20 @@ fn table(out: &mut Out, run: &Run, found: &Answers<'_>, rows: usize) {
         }
         out.line(&line);
     }
-    let legend = legend(run, found, rows, parts, columns);
+    let legend = legend(run, found, (rows, doubtful), parts, columns);
     let legend = folded(out, "", &legend, 1).concat();
     let legend = out.styled(DIM, &legend);
     out.line(&legend);
 }
 
 /// Explains the marks, and notes omitted parts.
-fn legend(run: &Run, found: &Answers<'_>, rows: usize, parts: Parts, columns: usize) -> String {
+fn legend(
+    run: &Run,
+    found: &Answers<'_>,
+    (rows, doubtful): (usize, bool),
+    parts: Parts,
+    columns: usize,
+) -> String {
     let mut lost = Vec::new();
     if columns < found.heads.len() {
         lost.push(found.heads[columns..].iter().map(|name| name[0].as_str()).collect::<Vec<_>>().join(", "));
@@ -206,6 +223,9 @@ fn legend(run: &Run, found: &Answers<'_>, rows: usize, parts: Parts, columns: us
     }
     if parts.0 < 3 && run.results.iter().any(|r| r.floor.is_some()) {
         lost.push("ratios to the floor".to_owned());
+    }
+    if doubtful {
+        lost.push("what not to trust".to_owned());
     }
     if !lost.is_empty() {
         return format!("With --full: {}.", lost.join("; "));

@@ -330,10 +330,15 @@ pub(super) fn is_wide(r: &Measurement) -> bool {
     half_width(r).is_some_and(|half| half > WIDE)
 }
 
-/// The half-width as tables show it, and the mark that belongs to it: `±1.0%`, `±12%!`, `?` without an interval.
-pub(super) fn spread(r: &Measurement) -> String {
+/// The interval as it is shown everywhere, in the unit of `scale`: `0.928..0.946`, `0.83..1.31!` if it is wide, `?` without one.
+pub(super) fn spread(r: &Measurement, scale: f64) -> String {
     let mark = if is_wide(r) { "!" } else { "" };
-    half_width(r).map_or_else(|| "?".to_owned(), |half| format!("±{}%{mark}", sig(half * 100.0, 2)))
+    interval(r).map_or_else(|| "?".to_owned(), |ends| low_high(ends.map(|end| end * scale)) + mark)
+}
+
+/// A range of values: `0.928..0.946`.
+pub(super) fn low_high([low, high]: [f64; 2]) -> String {
+    format!("{}..{}", sig(low, 3), sig(high, 3))
 }
 
 /// The bound of a result: a time cannot be below it, a rate not above it.
@@ -366,19 +371,19 @@ mod tests {
     fn what_is_marked_is_what_is_shown() {
         let mut r = point("latency", "op=write", 8, 1.0);
         for (ends, shown) in [
-            ([0.99, 1.01], "±1.0%"),
-            ([1.0, 1.08], "±4.0%"),
-            ([0.96, 1.08], "±6.0%!"),
-            ([0.4, 28.4], "±1,400%!"),
+            ([0.99, 1.01], "0.990..1.01"),
+            ([1.0, 1.08], "1.00..1.08"),
+            ([0.96, 1.08], "0.960..1.08!"),
+            ([0.4, 28.4], "0.400..28.4!"),
         ] {
             r.ci95 = Some(ends);
             r.launches[0].stop.state = "reached".to_owned();
-            assert_eq!(spread(&r), shown);
+            assert_eq!(spread(&r, 1.0), shown);
             r.launches[0].stop.state = "not reached".to_owned();
-            assert_eq!(spread(&r), shown);
+            assert_eq!(spread(&r, 1.0), shown);
         }
         r.launches.truncate(5);
-        assert_eq!((spread(&r).as_str(), apart(&r, &r)), ("?", None), "five launches carry no interval");
+        assert_eq!((spread(&r, 1.0).as_str(), apart(&r, &r)), ("?", None), "five launches carry no interval");
     }
 
     /// Goal: numeric levels are in numeric order. Method: levels that text order would sort otherwise, also with

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::columns::Column;
 use super::figures::Figure;
 use super::number::sig;
-use super::series::{half_width, is_wide};
+use super::series::{is_wide, spread};
 use super::sides::{Block, Row, Slot, best, blocks, columns_of, noise};
 use results::schema::Run;
 
@@ -21,8 +21,8 @@ pub(super) fn section(figures: &[Figure<'_>], columns: &[Column], runs: &[Run]) 
             section #sides {
                 h2 { "Side by side" }
                 p.hint {
-                    "Each device's median with half of its 95 % interval, and what the machine itself does (its floor) \
-                     with the ratio to it. The best of a row is marked where its interval is apart from all others. "
+                    "Each device's median with its 95 % interval, and what the machine itself does (its floor) with the \
+                     ratio to it. The best of a row is marked where its interval is apart from all others. "
                     (times(columns))
                 }
                 @for (i, figure) in shown.iter().enumerate() { (table(i, figure, columns, runs)) }
@@ -63,7 +63,7 @@ impl Parts {
     fn heads(&self) -> Vec<&'static str> {
         let mut all = vec!["median"];
         if self.interval {
-            all.push("±");
+            all.push("95 % interval");
         }
         if self.floor {
             all.extend(["floor", "ratio"]);
@@ -139,7 +139,7 @@ fn line(
                         }
                         @if parts.interval {
                             td.number.missed[is_wide(r)] {
-                                (half_width(r).map_or_else(|| "?".to_owned(), |w| format!("{} %", sig(w * 100.0, 2))))
+                                (spread(r, scale))
                             }
                         }
                         @if parts.floor {

@@ -73,7 +73,7 @@ impl Laid {
         let gap = |n: usize| if n > 0 { " " } else { "" };
         let cells: Vec<String> = parts
             .iter()
-            .map(|[value, half, ratio]| format!("{value:>v$}{}{half:<w$}{}{ratio:>q$}", gap(w), gap(q)))
+            .map(|[value, ends, ratio]| format!("{value:>v$}{}{ends:<w$}{}{ratio:>q$}", gap(w), gap(q)))
             .collect();
         let mut head = vec![cut(&columns[column].device)];
         let rest = columns[column].label[columns[column].device.len()..].trim_start_matches([' ', ',']);
@@ -92,7 +92,7 @@ fn cut(name: &str) -> String {
     }
 }
 
-/// Median, half-width and ratio as text; the best is followed by `*`.
+/// Median, interval and ratio as text; the best is followed by `*`.
 fn cell(row: &Row<'_>, column: usize, scale: f64, reasons: &[&str], noise: f64) -> [String; 3] {
     let r = match row.slots[column] {
         Slot::Measured(r) => r,
@@ -108,7 +108,7 @@ fn cell(row: &Row<'_>, column: usize, scale: f64, reasons: &[&str], noise: f64) 
         return [value, String::new(), String::new()];
     }
     let ratio = r.floor.as_ref().map_or_else(String::new, |f| format!("{}×", sig(f.ratio, 3)));
-    [value, spread(r), ratio]
+    [value, spread(r, scale), ratio]
 }
 
 /// Ranges of columns that fit the width next to the first column, of about equal number.
@@ -180,7 +180,7 @@ mod tests {
         assert!(lines[0].trim() == "model:card" && lines[1].trim_end().ends_with("(virtual)"), "{lines:#?}");
         assert_eq!(lines[2], "nic → nic");
         let row = lines[3].split_whitespace().collect::<Vec<_>>();
-        assert_eq!(row, ["1", "B", "1.01*", "±1.0%", "2.02×", "10.1", "±1.0%", "4.04"]);
+        assert_eq!(row, ["1", "B", "1.01*", "1.00..1.02", "2.02×", "10.1", "10.0..10.2", "4.04"]);
         assert!(lines[9].contains("– [1]"), "{}", lines[9]);
     }
 

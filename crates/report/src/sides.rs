@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::columns::Column;
 use super::figures::Figure;
-use super::number::{alike, sig, size, times};
-use super::series::{Series, apart, interval};
+use super::number::{alike, size, times};
+use super::series::{Series, apart, interval, low_high};
 use results::schema::{ClockKind, Measurement, Run};
 use results::stats::ratio_interval;
 
@@ -124,13 +124,13 @@ impl Lead {
         Self { ratio: self.ratio.recip(), interval: [high.recip(), low.recip()] }
     }
 
-    /// `9.2× [8.8, 9.6]`; without the interval if both are exact.
+    /// `9.2× (8.8..9.6)`; without the interval if both are exact.
     pub(super) fn text(&self) -> String {
         let [low, high] = self.interval;
         if low == high {
             return times(self.ratio);
         }
-        format!("{} [{}, {}]", times(self.ratio), sig(low, 3), sig(high, 3))
+        format!("{} ({})", times(self.ratio), low_high([low, high]))
     }
 }
 

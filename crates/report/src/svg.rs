@@ -7,17 +7,29 @@ use maud::{Markup, html};
 
 use super::number::{group, sig, size};
 
-/// Units of the drawing; the page scales it.
-const WIDTH: f64 = 560.0;
-const HEIGHT: f64 = 330.0;
+/// The shape of a drawing, in units that the page scales.
+#[derive(Clone, Copy)]
+struct Shape {
+    width: f64,
+    height: f64,
+    /// Width of a tick label's character on a phone, where letters are larger relative to the drawing.
+    character: f64,
+    /// Characters of tick labels that fit side by side below an axis on a phone.
+    narrow: usize,
+    /// Steps of sizes on an axis at most.
+    steps: i32,
+}
+
+/// The only drawing of a figure.
+const LARGE: Shape = Shape { width: 560.0, height: 330.0, character: 10.0, narrow: 16, steps: 8 };
+/// One of several drawings next to each other: with fewer labels, so that they stay readable.
+const SMALL: Shape = Shape { width: 400.0, height: 270.0, character: 7.5, narrow: 36, steps: 4 };
 /// Margins around the curves.
 const TOP: f64 = 14.0;
 const RIGHT: f64 = 16.0;
 const BOTTOM: f64 = 46.0;
-/// Width of a tick label's character on a phone, where letters are larger relative to the drawing.
-const CHARACTER: f64 = 9.0;
-/// Characters of tick labels that fit side by side below an axis on a phone.
-const NARROW: usize = 16;
+/// Share of the vertical axis that is free above and below the curves.
+const MARGIN: f64 = 0.06;
 /// Colours of curves.
 pub const COLOURS: usize = 10;
 
@@ -54,18 +66,19 @@ impl Axis {
     }
 
     /// Values labelled on the axis.
-    fn ticks(&self, [low, high]: [f64; 2]) -> Vec<(f64, String)> {
-        let all = if self.names.is_empty() { self.round([low, high]) } else { self.names.clone() };
+    fn ticks(&self, [low, high]: [f64; 2], steps: i32) -> Vec<(f64, String)> {
+        let all = if self.names.is_empty() { self.round([low, high], steps) } else { self.names.clone() };
         let inside = |(v, _): &(f64, String)| (low - 1e-9..=high + 1e-9).contains(&self.scaled(*v));
         all.into_iter().filter(inside).map(|(v, text)| (self.scaled(v), text)).collect()
     }
 
     /// Round numbers, some beyond the ends of the axis.
-    fn round(&self, [low, high]: [f64; 2]) -> Vec<(f64, String)> {
+    fn round(&self, [low, high]: [f64; 2], most: i32) -> Vec<(f64, String)> {
         match (self.log, self.bytes) {
             (true, true) => {
                 let (first, last) = (self.range[0].log2().floor() as i32, self.range[1].log2().ceil() as i32);
-                let step = [1, 2, 3, 4].into_iter().find(|step| (last - first) / step <= 8).unwrap_or(6);
+                let step = [1, 2, 3, 4, 6].into_iter().find(|step| (last - first) / step <= most);
+                let step = step.unwrap_or(10);
                 let shifts =
                     (first.div_euclid(step) * step..=last).step_by(step as usize).filter(|s| *s >= 0);
                 shifts.map(|shift| (2f64.powi(shift), size(1 << shift.min(62)))).collect()
@@ -201,28 +214,83 @@ struct PlotArea {
     x: [f64; 2],
     y: [f64; 2],
     left: f64,
+    shape: Shape,
 }
 
 impl PlotArea {
-    fn x(&self, scaled: f64) -> f64 {
-        self.left + (scaled - self.x[0]) / (self.x[1] - self.x[0]) * (WIDTH - RIGHT - self.left)
+    fn right(&self) -> f64 {
+        self.shape.width - RIGHT
     }
 
+    fn bottom(&self) -> f64 {
+        self.shape.height - BOTTOM
+    }
+
+    fn x(&self, scaled: f64) -> f64 {
+        self.left + (scaled - self.x[0]) / (self.x[1] - self.x[0]) * (self.right() - self.left)
+    }
+
+    /// The position of a value, at the edge if it is beyond.
     fn y(&self, scaled: f64) -> f64 {
-        HEIGHT - BOTTOM - (scaled - self.y[0]) / (self.y[1] - self.y[0]) * (HEIGHT - BOTTOM - TOP)
+        let share = (scaled - self.y[0]) / (self.y[1] - self.y[0]);
+        // NaN stays: a logarithmic axis has no position for values that are not positive.
+        let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { f64::NAN };
+        self.bottom() - share * (self.bottom() - TOP)
+    }
+
+    /// On which side of the axis a value is beyond it.
+    fn beyond(&self, scaled: f64) -> Option<Edge> {
+        match scaled {
+            s if !s.is_finite() => None,
+            s if s > self.y[1] => Some(Edge::Top),
+            s if s < self.y[0] => Some(Edge::Bottom),
+            _ => None,
+        }
     }
 }
 
+/// An edge of a plot, at which a point or the end of an interval beyond it is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edge {
+    Top,
+    Bottom,
+}
+
 impl Chart {
-    /// The SVG element, 560 units wide; the page scales it.
+    /// The SVG element of the only plot of a figure; the page scales it.
     #[must_use]
     pub fn markup(&self) -> Markup {
-        let (x, y) = (self.x.ends(0.03), self.y.ends(0.06));
-        let (across, up) = (self.x.ticks(x), self.y.ticks(y));
+        self.drawn(LARGE)
+    }
+
+    /// The SVG element of one of several plots side by side.
+    #[must_use]
+    pub fn small(&self) -> Markup {
+        self.drawn(SMALL)
+    }
+
+    /// The points beyond the vertical axis, with the names of their traces.
+    #[must_use]
+    pub fn beyond(&self) -> Vec<(&str, &Point)> {
+        let [low, high] = self.y.ends(MARGIN);
+        let is_beyond = |point: &&Point| {
+            let scaled = self.y.scaled(point.at[1]);
+            scaled.is_finite() && !(low..=high).contains(&scaled)
+        };
+        let mut found = Vec::new();
+        for trace in &self.traces {
+            found.extend(trace.points.iter().filter(is_beyond).map(|point| (trace.name.as_str(), point)));
+        }
+        found
+    }
+
+    fn drawn(&self, shape: Shape) -> Markup {
+        let (x, y) = (self.x.ends(0.03), self.y.ends(MARGIN));
+        let (across, up) = (self.x.ticks(x, shape.steps), self.y.ticks(y, shape.steps));
         let widest = up.iter().map(|(_, text)| text.chars().count()).max().unwrap_or(0) as f64;
-        let place = PlotArea { x, y, left: 30.0 + CHARACTER * widest };
+        let place = PlotArea { x, y, left: 30.0 + shape.character * widest, shape };
         html! {
-            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(self.label) {
+            svg viewBox={ "0 0 " (shape.width) " " (shape.height) } role="img" aria-label=(self.label) {
                 (self.grid(&place, &across, &up))
                 @for trace in &self.traces { (self.trace(trace, &place)) }
             }
@@ -230,7 +298,7 @@ impl Chart {
     }
 
     fn grid(&self, place: &PlotArea, across: &[(f64, String)], up: &[(f64, String)]) -> Markup {
-        let (left, bottom, right) = (place.left, HEIGHT - BOTTOM, WIDTH - RIGHT);
+        let (left, bottom, right) = (place.left, place.bottom(), place.right());
         let mut lines = String::new();
         for (v, _) in across {
             lines += &format!("M{:.1} {TOP}V{bottom}", place.x(*v));
@@ -239,8 +307,8 @@ impl Chart {
             lines += &format!("M{left} {:.1}H{right}", place.y(*v));
         }
         // On a phone every other label is hidden if they do not all fit.
-        let crowded =
-            self.x.names.is_empty() && across.iter().map(|(_, text)| text.len()).sum::<usize>() > NARROW;
+        let letters = across.iter().map(|(_, text)| text.len()).sum::<usize>();
+        let crowded = self.x.names.is_empty() && letters > place.shape.narrow;
         html! {
             g.grid {
                 path d=(lines) {}
@@ -250,7 +318,7 @@ impl Chart {
                 @for (v, text) in up {
                     text x=(one(left - 6.0)) y=(one(place.y(*v) + 4.0)) text-anchor="end" { (text) }
                 }
-                text x=(one((left + right) / 2.0)) y=(HEIGHT - 8.0) text-anchor="middle" { (self.x.title) }
+                text x=(one((left + right) / 2.0)) y=(place.shape.height - 8.0) text-anchor="middle" { (self.x.title) }
                 text transform={ "translate(14 " (one((TOP + bottom) / 2.0)) ") rotate(-90)" } text-anchor="middle" { (self.y.title) }
             }
         }
@@ -262,14 +330,9 @@ impl Chart {
         // A logarithmic axis has no position for values that are not positive.
         let drawn: Vec<_> = drawn.into_iter().filter(|(_, at)| at.iter().all(|v| v.is_finite())).collect();
         let ways: Vec<String> = drawn.iter().map(|(_, [x, y])| format!("{x:.1} {y:.1}")).collect();
-        let mut bars = String::new();
-        for (point, [x, _]) in &drawn {
-            let Some(ends) = point.interval.filter(|_| trace.line != Line::Bars) else { continue };
-            let [low, high] = ends.map(|v| place.y(self.y.scaled(v)));
-            if low.is_finite() && high.is_finite() {
-                bars += &format!("M{x:.1} {low:.1}V{high:.1}m-2.5 0h5M{:.1} {low:.1}h5", x - 2.5);
-            }
-        }
+        let intervals = drawn.iter().filter(|_| trace.line != Line::Bars);
+        let bars: String =
+            intervals.filter_map(|(point, [x, _])| Some(self.interval(*x, point.interval?, place))).collect();
         let nothing = if self.y.log { self.y.range[0] } else { 0.0 };
         let foot = |point: &Point| place.y(self.y.scaled(point.interval.map_or(nothing, |[low, _]| low)));
         let stand = |(point, [x, y]): &(&Point, [f64; 2])| format!("M{x:.1} {:.1}V{y:.1}", foot(point));
@@ -283,11 +346,40 @@ impl Chart {
                 @if !bars.is_empty() { path.bars d=(bars) {} }
                 @for (point, [x, y]) in &drawn {
                     @let cell = point.cell.map(|(run, result)| format!("{run},{result}"));
-                    use href=[trace.symbol()] x=(one(*x)) y=(one(*y)) data-cell=[cell] { title { (point.text) } }
+                    @let edge = place.beyond(self.y.scaled(point.at[1]));
+                    @let symbol = match edge {
+                        Some(Edge::Top) => Some("#over".to_owned()),
+                        Some(Edge::Bottom) => Some("#under".to_owned()),
+                        None => trace.symbol(),
+                    };
+                    use href=[symbol] x=(one(*x)) y=(one(*y)) data-cell=[cell] { title { (point.text) } }
+                    @if edge.is_some() { (beyond(*x, *y, point.at[1], place)) }
                 }
             }
         }
     }
+
+    /// The path of an interval. An end beyond the axis has an arrow in place of its cap.
+    fn interval(&self, x: f64, ends: [f64; 2], place: &PlotArea) -> String {
+        let scaled = ends.map(|v| self.y.scaled(v));
+        let [low, high] = scaled.map(|v| place.y(v));
+        if !low.is_finite() || !high.is_finite() {
+            return String::new();
+        }
+        let cap = |at: f64, edge: Option<Edge>| match edge {
+            None => format!("M{:.1} {at:.1}h5", x - 2.5),
+            Some(Edge::Top) => format!("M{:.1} {:.1}l3 -5l3 5", x - 3.0, at + 5.0),
+            Some(Edge::Bottom) => format!("M{:.1} {:.1}l3 5l3 -5", x - 3.0, at - 5.0),
+        };
+        let [lower, upper] = scaled.map(|v| place.beyond(v));
+        format!("M{x:.1} {low:.1}V{high:.1}{}{}", cap(low, lower), cap(high, upper))
+    }
+}
+
+/// The value of a point beyond the axis, next to its mark.
+fn beyond(x: f64, y: f64, value: f64, place: &PlotArea) -> Markup {
+    let (at, anchor) = if x > 0.75 * place.shape.width { (x - 8.0, "end") } else { (x + 8.0, "start") };
+    html! { text.beyond x=(one(at)) y=(one(y + 4.0)) text-anchor=(anchor) { (number(value)) } }
 }
 
 /// A coordinate to a tenth.
@@ -315,6 +407,8 @@ pub fn symbols() -> Markup {
             defs {
                 @for (i, shape) in SHAPES.iter().enumerate() { path id={ "s" (i) } d=(shape) {} }
                 path #level d="M-8 0H8" {}
+                path #over d="M0 -2L5 7H-5Z" {}
+                path #under d="M0 2L5 -7H-5Z" {}
             }
         }
     }
@@ -353,7 +447,7 @@ mod tests {
     }
 
     fn texts(axis: &Axis) -> Vec<String> {
-        axis.ticks(axis.ends(0.03)).into_iter().map(|(_, text)| text).collect()
+        axis.ticks(axis.ends(0.03), LARGE.steps).into_iter().map(|(_, text)| text).collect()
     }
 
     #[test]
@@ -403,6 +497,45 @@ mod tests {
         assert!(text.contains("class=\"trace k1 hollow\"") && text.contains("data-cell=\"0,7\""), "{text}");
         assert!(text.contains("<title>&lt;b&gt;</title>") && text.contains("a &lt; b"), "{text}");
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+
+    fn spiked() -> Chart {
+        let point =
+            |x: f64, y: f64, interval| Point { at: [x, y], interval, text: String::new(), cell: None };
+        let points = vec![
+            point(1.0, 10.0, Some([9.0, 1e5])),
+            point(8.0, 1e5, None),
+            point(64.0, 20.0, Some([0.001, 21.0])),
+        ];
+        let trace =
+            Trace { name: "n".to_owned(), curve: Some(0), line: Line::Solid, mark: Mark::Full, points };
+        let (x, y) = (axis(true, true, [1.0, 64.0]), axis(true, false, [10.0, 20.0]));
+        Chart { label: "plot".to_owned(), x, y, traces: vec![trace] }
+    }
+
+    /// Goal: what is beyond an axis is drawn at its edge, with its value. Method: a spike, and intervals far beyond either end.
+    #[test]
+    fn point_beyond_the_axis_is_at_the_edge_with_its_value() {
+        let chart = spiked();
+        let text = chart.markup().into_string();
+        assert!(text.contains(">100,000<") && text.contains("<use href=\"#over\""), "{text}");
+        assert_eq!((text.matches("#s0").count(), text.matches("#over").count()), (2, 1));
+        assert_eq!(chart.beyond().len(), 1);
+        // One arrow up, one arrow down, two caps.
+        let bars =
+            text.split("class=\"bars\" d=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("bars");
+        let count = |part: &str| bars.matches(part).count();
+        assert_eq!((count("l3 -5l3 5"), count("l3 5l3 -5"), count("h5")), (1, 1, 2), "{bars}");
+        let heights = bars.split(['V', 'M', 'l', 'h', ' ']).filter_map(|word| word.parse::<f64>().ok());
+        assert!(heights.clone().count() > 8 && heights.into_iter().all(|v| v < LARGE.width), "{bars}");
+    }
+
+    #[test]
+    fn small_plot_has_fewer_labels() {
+        let sizes = axis(true, true, [1.0, 4_194_304.0]);
+        let texts = |steps| sizes.ticks(sizes.ends(0.03), steps).len();
+        assert_eq!((texts(LARGE.steps), texts(SMALL.steps)), (8, 4));
+        assert!(spiked().small().into_string().contains("viewBox=\"0 0 400 270\""));
     }
 
     #[test]

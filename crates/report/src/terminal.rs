@@ -8,6 +8,7 @@ use super::columns::{Column, columns};
 use super::figures::{Figure, Panel, figures_of};
 use super::findings::{Finding, Tone, findings};
 use super::number::{sig, size};
+use super::over_time::intervals;
 use super::series::{Series, series, spread};
 use super::side_text::{self, Kind};
 use super::words;
@@ -23,8 +24,8 @@ const GAP: usize = 2;
 
 /// Tables of a run, one for each panel of curves, and the findings in words, at most `width` columns wide.
 ///
-/// A table has sizes as rows and variants as columns; each cell is the median, half of the 95 % interval in per
-/// cent (`!` if that is wide) and the ratio to the floor. Without `colour` the text is
+/// A table has sizes as rows and variants as columns; each cell is the median, the 95 % interval (`!` if that is wide) and the ratio
+/// to the floor. Without `colour` the text is
 /// plain ASCII without escape sequences, for pipes and files.
 #[must_use]
 pub fn terminal(run: &Run, width: usize, colour: bool) -> String {
@@ -53,6 +54,14 @@ pub fn terminal(run: &Run, width: usize, colour: bool) -> String {
             out.wrapped("", LEGEND_VIRTUAL);
         }
     }
+    let moved = intervals(run);
+    if !moved.is_empty() {
+        out.heading("Over time");
+        for line in moved.lines() {
+            let line = cut(&out.safe(line), out.width);
+            out.line(&line);
+        }
+    }
     out.heading("Findings");
     out.findings(findings(run));
     out.text
@@ -63,7 +72,7 @@ const FINDINGS_MAX: usize = 25;
 const ELSEWHERE: &str =
     "More of this, with details, is in the report (--html FILE) and the result file (--json FILE).";
 
-const LEGEND: &str = "Cells: median, ± half of the 95 % interval (? without one, ! wider than 5 %), ratio to the machine's \
+const LEGEND: &str = "Cells: median, 95 % interval as low..high (? none, ! wider than 5 % to either side), ratio to the machine's \
                       own floor, which for rates is a ceiling.";
 
 const LEGEND_SIDES: &str = "* the best of its row, where its interval is apart from all others and the difference is more \
@@ -307,13 +316,13 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     out
 }
 
-/// Median, half-width and ratio as text.
+/// Median, interval and ratio as text.
 fn cell(r: &Measurement, scale: f64) -> [String; 3] {
     if r.clock == ClockKind::Virtual {
         return [sig(r.median * scale, 3), String::new(), String::new()];
     }
     let ratio = r.floor.as_ref().map_or_else(String::new, |f| format!("{}×", sig(f.ratio, 3)));
-    [sig(r.median * scale, 3), spread(r), ratio]
+    [sig(r.median * scale, 3), spread(r, scale), ratio]
 }
 
 /// Cells of a column with their three parts under each other.
@@ -432,8 +441,8 @@ mod tests {
     fn cells_show_median_interval_and_ratio() {
         let text = terminal(&made_up(), 120, false);
         let line = text.lines().find(|l| l.trim_start().starts_with("8 B")).expect("a row");
-        assert!(line.contains("0.101 +-1.0%  1.01x"), "{line}");
-        assert!(text.contains("+-11%!") && text.contains("0.102 ?"), "{text}");
+        assert!(line.contains("0.101 0.0999..0.102") && line.contains("1.01x"), "{line}");
+        assert!(text.contains("0.101 0.0899..0.112!") && text.contains("0.102 ?"), "{text}");
     }
 
     #[test]

@@ -56,6 +56,14 @@ pub(super) fn machine_briefly(env: &Environment) -> String {
     parts.join(", ")
 }
 
+/// Date, machine and program: `2026-03-01 12:00 UTC · Example CPU, 2 cores, Linux 6.8.0 · nicety 0.1.0 (0123abc)`.
+pub(super) fn origin(env: &Environment) -> String {
+    let commit = env.commit.as_ref().map_or_else(String::new, |commit| format!(" ({commit})"));
+    let date = date(&env.date);
+    let program = format!("nicety {}{commit}", or_unknown(&env.nicety_version));
+    [or_unknown(&date), &machine_briefly(env), &program].join(" · ")
+}
+
 fn measured(run: &Run) -> String {
     let devices = devices(run);
     let mut experiments = distinct(run.results.iter().map(|r| r.experiment.as_str()));
@@ -210,8 +218,8 @@ fn explain(metric: &str) -> Option<&'static str> {
         "latency" => "Time from the post of an operation to its completion. Lower is better.",
         "round_trip" => "From the post of an operation to the arrival of the answer. Lower is better.",
         "bandwidth" => {
-            "Payload bytes over time with a window of operations under way; 1 MB is a million bytes. Headers do not \
-             count. Higher is better."
+            "Payload bytes over time with a window of operations under way; 1 GB is 1000 MB, and 1 MB a million bytes. \
+             Headers do not count. Higher is better."
         }
         "message_rate" => "Operations completed per second with a window under way. Higher is better.",
         "operation_latency" => {
@@ -255,7 +263,7 @@ const GENERAL: &[(&str, &str)] = &[
          marked (virtual), and dashed.",
     ),
     (
-        "median and 95 % interval",
+        "median and 95 % interval (low..high)",
         "Each launch of the processes gives one median; the median of those is shown. The interval covers the true \
          median in 95 of 100 such runs, by order statistics, without assuming a normal distribution. It needs six \
          launches; with fewer it is absent, or says what it leaves out.",
@@ -316,6 +324,10 @@ mod tests {
             }],
             ..Environment::default()
         };
+        assert_eq!(
+            origin(&run.environment),
+            "2026-03-01 12:00 UTC · Example CPU, 2 cores, Linux 6.8.0 · nicety 0.1.0 (0123abc)"
+        );
         assert_eq!(
             paragraph(&run),
             "1 result of 1 experiment (latency) on device shm, from 6,000 samples. Measured on node1 (Example CPU, \

@@ -43,6 +43,60 @@ fn the_page_shows_its_plots_and_is_quiet() {
     quiet(&browser);
 }
 
+/// Goal: the answers come first, in the first screenfuls, and the page says when, on what and by which version it was measured.
+#[test]
+fn summary_and_two_plots_come_before_any_prose() {
+    let Some(mut browser) = browser() else { return };
+    let page = file("first.html", &report::html(&[made_up::run(42)]).expect("a page"));
+    browser.look(1280, 900, "light");
+    browser.open(&page);
+    let tops = "(() => { const top = (s) => [...document.querySelectorAll(s)].map(e => \
+                e.getBoundingClientRect().top + scrollY); \
+                return [top('#summary table')[0], ...top('#summary .canvas'), top('#findings')[0]]; })()";
+    let tops: Vec<f64> = serde_json::from_value(browser.eval(tops)).expect("positions");
+    assert!(tops.len() == 4 && tops.is_sorted(), "table, two plots, findings: {tops:?}");
+    assert!(
+        tops[0] < 400.0 && tops[1] < 900.0 && tops[1] == tops[2],
+        "plots side by side on the first screen: {tops:?}"
+    );
+    let head = browser.eval("document.querySelector('header').innerText");
+    let head = head.as_str().expect("text");
+    for part in ["2026-03-01 12:00 UTC", "Example CPU", "nicety 0.1.0"] {
+        assert!(head.contains(part), "no {part} in {head}");
+    }
+    quiet(&browser);
+}
+
+/// Goal: every plot can be read, on a desktop and on a phone. Method: the size of all letters as they are drawn, and labels of an axis that
+/// touch each other.
+#[test]
+fn letters_of_plots_are_readable_and_apart() {
+    let Some(mut browser) = browser() else { return };
+    let page = file("letters.html", &report::html(&[made_up::run(42)]).expect("a page"));
+    let letters = "[...document.querySelectorAll('.canvas svg')].flatMap(svg => { \
+                   const scale = svg.clientWidth / svg.viewBox.baseVal.width; \
+                   return [...svg.querySelectorAll('text')].filter(t => t.checkVisibility()) \
+                   .map(t => parseFloat(getComputedStyle(t).fontSize) * scale); })";
+    let touching = "[...document.querySelectorAll('.canvas svg')].flatMap(svg => { \
+                    const labels = [...svg.querySelectorAll('.grid text')].filter(t => t.checkVisibility() && !t.hasAttribute('transform')); \
+                    const boxes = labels.map(t => [t.textContent, t.getBoundingClientRect()]); \
+                    return boxes.flatMap(([a, p], i) => boxes.slice(i + 1).filter(([, q]) => p.left < q.right && q.left < p.right \
+                    && p.top + 2 < q.bottom && q.top + 2 < p.bottom).map(([b]) => a + ' on ' + b)); })";
+    for width in [1280, 390] {
+        browser.look(width, 900, "light");
+        browser.open(&page);
+        let sizes: Vec<f64> = serde_json::from_value(browser.eval(letters)).expect("sizes");
+        let ends =
+            sizes.iter().fold([f64::MAX, 0.0], |[a, b], size| [f64::min(a, *size), f64::max(b, *size)]);
+        assert!(
+            sizes.len() > 50 && ends[0] >= 10.5 && ends[1] <= 20.0,
+            "{width}: letters of {ends:?} pixels"
+        );
+        assert_eq!(browser.eval(touching), json!([]), "labels touch at {width}");
+    }
+    quiet(&browser);
+}
+
 /// Goal: numbers are readable, on paper and on a phone. Method: no number in a table is broken into lines, nothing is
 /// wider than the paper, and the text of a finding is not smaller than its details.
 #[test]
@@ -103,7 +157,7 @@ fn tables_sort_and_filter_and_curves_hide() {
                  const i = th.cellIndex; return [th.getAttribute('aria-sort'), \
                  [...th.closest('table').tBodies[0].rows].map(r => r.cells[i].dataset.v ?? null)]; }";
     for direction in ["ascending", "descending"] {
-        let told = browser.eval(&format!("({click})('median MB/s')"));
+        let told = browser.eval(&format!("({click})('median GB/s')"));
         assert_eq!(told[0], json!(direction));
         let values: Vec<f64> = told[1]
             .as_array()

@@ -23,7 +23,7 @@ fn a_recorded_run_has_its_screen() {
 /// Goal: never more lines or columns than there are, and the answers before all else. Method: screens of many shapes.
 #[test]
 fn a_screen_keeps_within_its_bounds() {
-    for (width, lines) in [(60, 30), (80, 24), (80, 30), (100, 40), (200, 60)] {
+    for (width, lines) in [(60, 30), (80, 21), (80, 23), (80, 30), (100, 40), (200, 60)] {
         for colour in [false, true] {
             let text = screen(&run(), Look { width, lines, colour, plot: true });
             assert!(text.lines().count() <= lines, "{width} x {lines}:\n{text}");
@@ -34,6 +34,19 @@ fn a_screen_keeps_within_its_bounds() {
             }
         }
     }
+}
+
+/// Goal: a low terminal is not overrun, and a tall one is used. Method: every height; the number of lines never falls.
+#[test]
+fn screen_grows_with_its_terminal() {
+    let lines = |lines| {
+        let text = screen(&run(), Look { width: 80, lines, colour: true, plot: true });
+        text.lines().count()
+    };
+    let counts: Vec<usize> = (4..=60).map(lines).collect();
+    assert!(counts.iter().zip(4..).all(|(count, room)| *count <= room), "{counts:?}");
+    assert!(counts.is_sorted(), "{counts:?}");
+    assert!(counts[56] > counts[26] + 8, "of 60 lines {}, of 30 {}", counts[56], counts[26]);
 }
 
 /// Goal: latency and bandwidth are drawn if there is room and the terminal supports it; never in a file.

@@ -9,10 +9,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::intervals::{Intervals, is_stream};
 use super::{Cell, Experiment, Fault, Round, Session, Side, Word, find, peer_failed, said_by};
 use crate::sample::{Plan, RoundKind, Sampled, Sampler};
 use results::plain;
+use results::schema::RateInterval;
 use results::variant::Variant;
+use verbs::host::Span;
 
 /// Untimed operations at the beginning of a round.
 const LEAD_IN: u64 = 4;
@@ -34,6 +37,17 @@ pub struct Record {
     /// A remark for the result.
     #[serde(default)]
     pub note: Option<String>,
+    /// What moved in each interval of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<RateInterval>,
+}
+
+/// Receives what a stream moves in each interval of time.
+pub struct Watch<'a> {
+    /// The length of an interval.
+    pub every: Span,
+    /// Called at the end of each.
+    pub report: &'a mut dyn FnMut(&RateInterval),
 }
 
 /// The sampler's plan for an experiment.
@@ -79,6 +93,19 @@ pub fn client_cell(
     plan: Plan,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<Record, Fault> {
+    watched_cell(session, plan, stop, None)
+}
+
+/// As [`client_cell`], and reports over time what a stream moves.
+///
+/// # Errors
+/// As [`client_cell`].
+pub fn watched_cell(
+    session: &mut Session<'_>,
+    plan: Plan,
+    stop: &mut dyn FnMut() -> bool,
+    watch: Option<Watch<'_>>,
+) -> Result<Record, Fault> {
     let experiment = known(session.cell)?;
     let ranks = experiment.ranks(&session.cell.variant) as usize;
     if session.ways.len() + 1 < ranks {
@@ -94,11 +121,15 @@ pub fn client_cell(
     }
     let prepared = experiment.prepare(session);
     let mut side = agree(session, prepared)?;
-    let mut record =
-        match rounds(session, &mut *side, plan_for(experiment, &session.cell.variant, &plan), stop) {
-            Ok(record) => record,
-            Err(fault) => return Err(settle(session, side, fault)),
-        };
+    let metric = experiment.metric(&session.cell.variant);
+    let moves = (side.messages(), session.cell.size);
+    let watch = watch.filter(|_| is_stream(&metric));
+    let intervals = watch.map(|watch| Intervals::new(watch.every, &metric, moves, watch.report));
+    let plan = plan_for(experiment, &session.cell.variant, &plan);
+    let mut record = match rounds(session, &mut *side, plan, stop, intervals) {
+        Ok(record) => record,
+        Err(fault) => return Err(settle(session, side, fault)),
+    };
     tell_all(session, &Word::Finish)?;
     let verdict = verdict(session, &mut *side, !record.rounds.is_empty());
     agree(session, verdict)?;
@@ -134,6 +165,7 @@ fn rounds(
     side: &mut dyn Side,
     plan: Plan,
     stop: &mut dyn FnMut() -> bool,
+    mut intervals: Option<Intervals<'_>>,
 ) -> Result<Record, Fault> {
     let long = plan.batch.is_some();
     let mut sampler = Sampler::new(plan);
@@ -159,7 +191,11 @@ fn rounds(
         tell_all(session, &Word::Round(round))?;
         hear_all(session, &Word::Go)?;
         readings.clear();
+        let began = session.host.now();
         side.round(session, round, &mut readings)?;
+        if let Some(all) = intervals.as_mut().filter(|_| !first) {
+            all.round([began, session.host.now()], round, &readings);
+        }
         ns.clear();
         ns.extend(readings.iter().map(|ps| ps / 1e3));
         sampler.push(&ns).map_err(|e| Fault::Machine(e.to_string()))?;
@@ -170,6 +206,7 @@ fn rounds(
             side.warm(session)?;
         }
     }
+    record.intervals = intervals.map_or_else(Vec::new, Intervals::finish);
     Ok(record)
 }
 

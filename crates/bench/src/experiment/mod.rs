@@ -15,11 +15,13 @@
 //! | `loops/` | the loops that several experiments measure |
 //! | `harness/` | the toolkit of experiments: cells, sessions, endpoints, samples |
 //! | `driver` | rounds of a prepared side |
+//! | `intervals` | what a stream moves over time |
 //! | `explain/` | the text of each experiment for `nicety explain` |
 
 pub mod driver;
 pub(crate) mod floor;
 mod harness;
+pub mod intervals;
 mod loops;
 pub mod multirail;
 mod nas;
@@ -32,6 +34,7 @@ pub use harness::contract::{Axis, EXPLAINED, Experiment, Needs, Sampling, Side};
 pub use harness::fault::Fault;
 pub use harness::limits::MAX_SIZE;
 pub use harness::session::{Bounds, Control, Gauge, Rails, Round, Session, Word, peer_failed, said_by};
+pub(crate) use loops::stream::burst;
 
 /// Every experiment, in the order of an overview.
 #[must_use]

@@ -130,6 +130,11 @@ impl<'a> Collected<'a> {
         self.keeping = Some(keeping);
     }
 
+    /// Whether measurements are kept for another run.
+    pub(super) fn keeps(&self) -> bool {
+        self.keeping.is_some()
+    }
+
     /// Whether a cell needs no measuring in a launch: it was measured before, or cannot be.
     pub(super) fn is_done(&self, index: usize, launch: u32) -> bool {
         self.keeping.as_ref().is_some_and(|k| k.is_done(index, launch))
@@ -336,6 +341,12 @@ impl<'a> Collected<'a> {
         let map = |ns: f64| metric.value(ns * 1e3, messages, cell.size);
         let mut result = measurement(head, launches, map, floor, &detail)?;
         result.batch = result.batch.saturating_mul(messages);
+        // A launch without samples has no entry.
+        if records.len() == result.launches.len() {
+            for (launch, sample) in result.launches.iter_mut().zip(records.values()) {
+                launch.intervals.clone_from(&sample.record.intervals);
+            }
+        }
         result.note = note(records, &metric);
         if result.clock == ClockKind::Virtual {
             // No noise, so no interval: a second run gives the same.

@@ -22,6 +22,8 @@ pub(super) struct Worker {
     name: &'static str,
     child: Child,
     lines: Lines,
+    /// It has reported that it is done.
+    done: bool,
     ended: bool,
 }
 
@@ -38,6 +40,8 @@ impl Drop for Worker {
 pub(super) enum Heard {
     /// A line.
     News(News),
+    /// It has ended in order, after it reported that it was done.
+    Left,
     /// It has ended, or hung up.
     Ended(String),
 }
@@ -66,7 +70,7 @@ impl Worker {
         };
         let (ours, theirs) = UnixStream::pair().map_err(no)?;
         let child = spawn(command, OwnedFd::from(theirs), None).map_err(no)?;
-        let worker = Self { name, child, lines: Lines::new(ours), ended: false };
+        let worker = Self { name, child, lines: Lines::new(ours), done: false, ended: false };
         // A process that has already exited fails this write; its status is reported when its output is read.
         let _ = write_line(worker.lines.stream(), job);
         Ok(worker)
@@ -84,7 +88,10 @@ impl Worker {
 
     fn hear(&mut self) -> Heard {
         match self.lines.next() {
-            Ok(Some(news)) => Heard::News(news),
+            Ok(Some(news)) => {
+                self.done |= matches!(news, News::Done { .. });
+                Heard::News(news)
+            }
             Ok(None) => self.end(None),
             Err(e) => self.end(Some(e)),
         }
@@ -102,6 +109,9 @@ impl Worker {
                 _ => break None,
             }
         };
+        if self.done && status.is_some_and(|status| status.success()) {
+            return Heard::Left;
+        }
         let how = match (status, error) {
             (Some(status), _) => describe(status),
             (None, Some(e)) => format!("sent what is no message: {e}"),
@@ -165,6 +175,26 @@ mod tests {
             let Some((0, Heard::Ended(how))) = heard else { panic!("{script}: {heard:?}") };
             assert!(how.starts_with(expected), "{how}");
             assert!(listen(&mut crew, Duration::ZERO).is_none(), "it is said once");
+        }
+    }
+
+    /// Goal: a process that ends after its report has left, and is not lost. Method: processes that end with status 0 after their report,
+    /// with status 0 without it, and with another status after it.
+    #[test]
+    fn worker_that_ends_after_its_report_has_left() {
+        let done = r#"echo '{"news":"done","noise":null}' >&0"#;
+        for (script, left) in
+            [(format!("{done}; exit 0"), true), ("exit 0".into(), false), (format!("{done}; exit 3"), false)]
+        {
+            let worker = Worker::start("server", &command("/bin/sh", &["-c", &script]), &server());
+            let mut crew = [worker.expect("a shell")];
+            let last = loop {
+                match listen(&mut crew, Duration::from_secs(20)).expect("its end").1 {
+                    Heard::News(news) => assert!(matches!(news, News::Done { noise: None })),
+                    last => break last,
+                }
+            };
+            assert_eq!(matches!(last, Heard::Left), left, "{script}: {last:?}");
         }
     }
 

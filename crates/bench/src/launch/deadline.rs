@@ -22,16 +22,24 @@ pub(super) struct Deadline {
 }
 
 /// How a launch went.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     /// Until the processes had started and opened the device.
     pub(super) start: Duration,
-    /// All of the launch.
-    pub(super) took: Duration,
-    /// Cells that were measured or skipped.
-    pub(super) cells: usize,
+    /// What each cell took that was measured or skipped; of other cells, what it took in earlier launches.
+    pub(super) cells: BTreeMap<usize, Duration>,
     /// The launch was ended before all cells had their turn.
     pub(super) cut: bool,
+}
+
+impl Pace {
+    /// This pace, with what is known of other cells from before.
+    pub(super) fn since(mut self, before: Option<Self>) -> Self {
+        for (cell, took) in before.map(|before| before.cells).unwrap_or_default() {
+            self.cells.entry(cell).or_insert(took);
+        }
+        self
+    }
 }
 
 impl Deadline {
@@ -49,6 +57,11 @@ impl Deadline {
         })
     }
 
+    /// What is left of an estimate in seconds: the run ends at the deadline in any case.
+    pub(super) fn cap(&self, seconds: f64) -> f64 {
+        seconds.min(self.seconds)
+    }
+
     /// Until when, from the beginning of the run, a launch may take; `known` once a launch has shown the pace.
     pub(super) fn limit(&self, known: bool) -> Duration {
         Duration::from_secs_f64(if known { self.seconds } else { FIRST * self.seconds })
@@ -61,24 +74,32 @@ impl Deadline {
         &self,
         (number, devices): (u32, usize),
         gone: Duration,
-        (pace, share): (Pace, f64),
+        (pace, share): (&Pace, f64),
         never: &BTreeSet<usize>,
     ) -> Vec<usize> {
         let left: Vec<usize> = self.cells.iter().copied().filter(|cell| !never.contains(cell)).collect();
         let rounds = self.launches.min(LAUNCHES_FOR_95 as u32).saturating_sub(number).max(1);
         let each = (self.seconds - gone.as_secs_f64()) / f64::from(rounds);
-        let starts = devices as f64 * pace.start.as_secs_f64();
-        let room = (each - starts) / self.cell_seconds(pace, share, left.len());
+        let mut room = each - devices as f64 * pace.start.as_secs_f64();
+        let least = self.cell_seconds(pace, share, left.len());
+        let fits = |cell: &usize| {
+            room -= least(*cell);
+            room >= 0.0
+        };
         // One is measured in any case.
-        let kept = if room.is_finite() { (room.max(1.0) as usize).min(left.len()) } else { left.len() };
+        let kept = left.iter().copied().take_while(fits).count().max(1).min(left.len());
         left[kept..].to_vec()
     }
 
-    /// Seconds of a cell with the fewest samples, where cells took as long as at `pace`.
-    fn cell_seconds(&self, pace: Pace, share: f64, cells: usize) -> f64 {
+    /// Seconds of each cell with the fewest samples. A cell that was not measured yet takes as long as others on average.
+    fn cell_seconds(&self, pace: &Pace, share: f64, cells: usize) -> impl Fn(usize) -> f64 {
         let sampling = self.budget / f64::from(self.launches) / cells.max(1) as f64;
-        let took = pace.took.saturating_sub(pace.start).as_secs_f64() / pace.cells.max(1) as f64;
-        (took - share * sampling).max(0.0) + SHARE_MIN * sampling
+        let known = pace.cells.values().map(Duration::as_secs_f64);
+        let usual = known.clone().sum::<f64>() / known.len().max(1) as f64;
+        move |cell| {
+            let took = pace.cells.get(&cell).map_or(usual, Duration::as_secs_f64);
+            (took - share * sampling).max(0.0) + SHARE_MIN * sampling
+        }
     }
 
     /// The message to the user about dropped cells.
@@ -138,9 +159,11 @@ mod tests {
         Plan { quick: true, set, ..Plan::default() }.check().expect("sound")
     }
 
+    /// A launch that took `took` in all. The first `cells` cells of the plan shared the time after `start` equally.
     fn pace(start: f64, took: f64, cells: usize) -> Pace {
-        let [start, took] = [start, took].map(Duration::from_secs_f64);
-        Pace { start, took, cells, cut: false }
+        let each = Duration::from_secs_f64((took - start) / cells as f64);
+        let cells = (0..cells).map(|cell| (cell, each)).collect();
+        Pace { start: Duration::from_secs_f64(start), cells, cut: false }
     }
 
     #[test]
@@ -172,8 +195,31 @@ mod tests {
         let pace = pace(0.15, 1.1 * each, cells);
         for number in 1..deadline.launches {
             let gone = Duration::from_secs_f64(1.1 * each * f64::from(number));
-            assert_eq!(deadline.dropped((number, 1), gone, (pace, 1.0), &BTreeSet::new()), [0; 0]);
+            assert_eq!(deadline.dropped((number, 1), gone, (&pace, 1.0), &BTreeSet::new()), [0; 0]);
         }
+    }
+
+    /// Goal: few slow cells do not cost many fast ones. Method: the least important tenth of the cells takes as long as the whole run may.
+    #[test]
+    fn slow_cells_are_dropped_and_fast_ones_stay() {
+        let deadline = Deadline::of(&plan(&[])).expect("a deadline");
+        let split = deadline.cells.len() * 9 / 10;
+        let took = |slow: bool| Duration::from_secs_f64(if slow { deadline.seconds } else { 0.01 });
+        let cells = deadline.cells.iter().enumerate().map(|(at, cell)| (*cell, took(at >= split))).collect();
+        let pace = Pace { start: Duration::from_millis(150), cells, cut: true };
+        let dropped = deadline.dropped((0, 1), deadline.limit(false), (&pace, 1.0), &BTreeSet::new());
+        assert_eq!(dropped, deadline.cells[split..]);
+    }
+
+    #[test]
+    fn cell_that_this_launch_did_not_reach_keeps_its_cost() {
+        let (before, now) = (pace(0.1, 4.1, 4), pace(0.2, 2.2, 2));
+        let known = now.since(Some(before));
+        assert_eq!(known.start, Duration::from_millis(200));
+        assert_eq!(
+            (known.cells[&1], known.cells[&3], known.cells.len()),
+            (Duration::from_secs(1), Duration::from_secs(1), 4)
+        );
     }
 
     #[test]
@@ -181,14 +227,14 @@ mod tests {
         let deadline = Deadline::of(&plan(&[])).expect("a deadline");
         // A launch that was cut after a quarter of the time, with a second and more for each cell.
         let (gone, pace) = (deadline.limit(false), pace(0.5, 10.5, 8));
-        let dropped = deadline.dropped((0, 1), gone, (pace, 1.0), &BTreeSet::new());
+        let dropped = deadline.dropped((0, 1), gone, (&pace, 1.0), &BTreeSet::new());
         let kept = deadline.cells.len() - dropped.len();
         assert!((1..8).contains(&kept), "{kept}");
         assert_eq!(dropped, deadline.cells[kept..], "the least important");
         let cell = 10.0 / 8.0;
         assert!(gone.as_secs_f64() + 6.0 * (0.5 + kept as f64 * cell) < 1.2 * deadline.seconds);
         let never: BTreeSet<usize> = dropped.into_iter().collect();
-        let none_left = deadline.dropped((5, 1), Duration::from_secs(1000), (pace, 1.0), &never);
+        let none_left = deadline.dropped((5, 1), Duration::from_secs(1000), (&pace, 1.0), &never);
         assert_eq!(none_left.len(), kept - 1, "one is measured in any case");
     }
 }

@@ -3,7 +3,7 @@
 use super::{CheckedPlan, is_enough, next_share};
 use crate::experiment::driver::plan_for;
 use crate::experiment::{Cell, find};
-use crate::plan::{CELL_S, DEADLINE, LAUNCH_S, Plan, Time, operation_seconds};
+use crate::plan::{DEADLINE, Plan, Time, launch_seconds, operation_seconds, setup_seconds};
 use crate::sample::{Calibration, Sampler};
 use results::schema::ClockKind;
 use results::stats::{Draw as _, Rng};
@@ -35,7 +35,8 @@ fn cell_seconds(
 ) -> f64 {
     let experiment = find(&cell.experiment).expect("an experiment");
     let device = plan.devices.first().expect("a device");
-    let operation_ns = 1e9 * operation_seconds(experiment, cell, fabric::baseline(&device.name));
+    let kind = fabric::baseline(&device.name);
+    let operation_ns = 1e9 * operation_seconds(experiment, cell, kind, &plan.settings());
     let mut base = plan.sampling(0, plan.real_cells(), CLOCK);
     base.time_max_ns *= share;
     base.time_min_ns *= share;
@@ -47,7 +48,7 @@ fn cell_seconds(
         total_ns += samples.iter().sum::<f64>();
         sampler.push(&samples).expect("durations");
     }
-    CELL_S + total_ns / 1e9
+    setup_seconds(kind) + total_ns / 1e9
 }
 
 /// Seconds of a run: launch by launch, each with the share of its time that the ones before leave it.
@@ -64,8 +65,9 @@ fn counted(plan: &CheckedPlan, draw: fn(&mut Rng) -> f64) -> f64 {
             }
             share = next_share(budget, (number, launches), share, spent);
         }
-        took =
-            LAUNCH_S + cells.iter().map(|cell| cell_seconds(plan, cell, share, &mut rng, draw)).sum::<f64>();
+        let device = plan.devices.first().expect("a device");
+        took = launch_seconds(fabric::baseline(&device.name))
+            + cells.iter().map(|cell| cell_seconds(plan, cell, share, &mut rng, draw)).sum::<f64>();
         gone += took;
     }
     // Beyond that, cells are dropped.

@@ -12,8 +12,10 @@ use crate::against::Against;
 use crate::experiment::driver::Record;
 use crate::experiment::{Cell, Settings};
 use crate::token::Token;
-use results::schema::{ClockInfo, NoiseSummary, PeerInfo};
+use results::schema::{ClockInfo, NoiseSummary, PeerInfo, RateInterval};
 
+/// Maximum samples that are analysed individually; of more samples, a uniform selection is.
+const KEEP_MAX: u64 = 1 << 18;
 /// Bytes of a line at most.
 const LINE_MAX: u64 = 64 << 20;
 
@@ -62,6 +64,9 @@ pub(super) struct ClientJob {
     pub(super) cells: Vec<(usize, Cell)>,
     /// How to sample; the clock is the worker's own to add.
     pub(super) sampling: Sampling,
+    /// Milliseconds between two reports of a stream; 0 for no reports.
+    #[serde(default)]
+    pub(super) interval_ms: u64,
 }
 
 /// The part of [`crate::sample::Plan`] that is chosen by the orchestrator.
@@ -73,6 +78,8 @@ pub(super) struct Sampling {
     pub(super) time_min_ns: f64,
     pub(super) time_max_ns: f64,
     pub(super) round_max: u64,
+    #[serde(default)]
+    pub(super) round_time_ns: Option<f64>,
     pub(super) batch: Option<u64>,
     pub(super) seed: u64,
 }
@@ -86,6 +93,7 @@ impl From<crate::sample::Plan> for Sampling {
             time_min_ns: p.time_min_ns,
             time_max_ns: p.time_max_ns,
             round_max: p.round_max,
+            round_time_ns: p.round_time_ns,
             batch: p.batch,
             seed: p.seed,
         }
@@ -102,9 +110,10 @@ impl Sampling {
             time_min_ns: self.time_min_ns,
             time_max_ns: self.time_max_ns,
             round_max: self.round_max,
+            round_time_ns: self.round_time_ns,
             batch: self.batch,
             seed: self.seed,
-            keep: self.samples_max as usize,
+            keep: self.samples_max.min(KEEP_MAX) as usize,
             clock: crate::sample::Calibration {
                 kind: clock.kind,
                 overhead_ns: clock.overhead_ns,
@@ -147,6 +156,13 @@ pub(super) enum News {
         /// Its number.
         index: usize,
     },
+    /// A stream has moved this much.
+    Moved {
+        /// The cell's number.
+        index: usize,
+        /// In which time.
+        interval: RateInterval,
+    },
     /// A cell is measured.
     Measured {
         /// Its number.
@@ -165,9 +181,9 @@ pub(super) enum News {
         /// Whether it never will be: another launch need not try.
         never: bool,
     },
-    /// All is measured.
+    /// A client has measured all, or a server has served its client to the end.
     Done {
-        /// Noise after.
+        /// Noise after; a server's is unknown.
         noise: Option<NoiseSummary>,
     },
     /// It ends here.

@@ -52,5 +52,5 @@ pub use command::WorkerCommand;
 pub use error::BenchError;
 pub use journal::{Found, Journal, JournalError};
 pub use orchestrator::{run, run_keeping, run_with};
-pub use progress::{CellEvent, CellState, Progress};
+pub use progress::{CellEvent, CellState, Moved, Progress};
 pub use worker::worker_main;

@@ -15,11 +15,11 @@ use super::deadline::{Deadline, Pace};
 use super::job::{ClientJob, Job, News, Sampling};
 use super::journal::{Journal, Keeping};
 use super::sample::Sample;
-use super::{BenchError, CellEvent, CellState, Progress, WorkerCommand};
+use super::{BenchError, CellEvent, CellState, Moved, Progress, WorkerCommand};
 use crate::experiment::driver::Record;
 use crate::experiment::{Cell, find};
 use crate::machine::{now, since};
-use crate::plan::{CheckedPlan, SHARE_MIN, WALL};
+use crate::plan::{CheckedPlan, SHARE_MIN, Time as PlanTime, WALL};
 use crate::sample::{Calibration, interleaved};
 use crate::token::Token;
 use results::schema::{ClockInfo, Run};
@@ -31,6 +31,8 @@ const TICK: Duration = Duration::from_millis(100);
 const START: Duration = Duration::from_secs(30);
 /// For the client to end in order once it was asked to.
 const STOP: Duration = Duration::from_secs(5);
+/// The same where the time of the run is up, which may be short.
+const STOP_CUT: Duration = Duration::from_secs(1);
 /// For the client to say what it saw, once another process has died.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// For another process's end to be heard, once the client has failed.
@@ -165,15 +167,13 @@ impl Launching<'_, '_> {
             if number > 0 {
                 let took = since(began) - last;
                 last = since(began);
-                let budget = plan.values.real("budget");
-                if !plan.values.is_set("launches") && is_enough(budget, number, (last, took)) {
+                if !plan.values.is_set("launches")
+                    && is_enough(plan.values.real("budget"), number, (last, took))
+                {
                     self.progress.note(&given_up(number, launches));
                     return Ok(());
                 }
-                if number == 1 && run.deadline.is_none() {
-                    overrun(budget, launches, took).iter().for_each(|text| self.progress.note(text));
-                }
-                run.share = next_share(budget, (number, launches), run.share, (last, took));
+                self.share_time(&mut run, number, (last, took));
             }
             for which in turn {
                 let device = devices[*which];
@@ -196,6 +196,22 @@ impl Launching<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Decides how much the next launch may sample, after the last one took `took` out of a total of `gone`; after the first, says how long all
+    /// will take.
+    fn share_time(&mut self, run: &mut Schedule, number: u32, (gone, took): (Duration, Duration)) {
+        let (budget, launches) = (self.plan.values.real("budget"), self.launches);
+        let share = next_share(budget, (number, launches), run.share, (gone, took));
+        // Of what was measured before, it is not known how long it took.
+        if number == 1 && !self.all.keeps() {
+            let all = forecast(budget, (number, launches), [run.share, share], (gone, took));
+            let all = run.deadline.as_ref().map_or(all, |deadline| deadline.cap(all));
+            let said = forecast_remark(PlanTime::of(self.plan).seconds, took, all);
+            let warning = if run.deadline.is_none() { overrun(budget, launches, took) } else { None };
+            warning.or(said).iter().for_each(|text| self.progress.note(text));
+        }
+        run.share = share;
     }
 
     /// Launch `number` of a device, of so many devices. If the first launch of a run is cut, as the machine is too slow for all cells, the
@@ -242,8 +258,10 @@ impl Launching<'_, '_> {
             let pace = done.map_err(|e| {
                 BenchError::new(format!("launch {} of {launches}{on}: {}", number + 1, advised(e.what)))
             })?;
-            let is_known = run.pace.replace(pace).is_some();
-            match (pace.cut, is_known) {
+            let (cut, before) = (pace.cut, run.pace.take());
+            let is_known = before.is_some();
+            run.pace = Some(pace.since(before));
+            match (cut, is_known) {
                 (false, _) => return Ok(After::GoesOn),
                 (true, false) => {}
                 (true, true) => return Ok(After::OutOfTime),
@@ -253,7 +271,7 @@ impl Launching<'_, '_> {
 
     /// Drops the cells for which there is no time, and says so.
     fn drop_cells(&mut self, run: &mut Schedule, number: u32, devices: usize) {
-        let (Some(deadline), Some(pace)) = (&run.deadline, run.pace) else { return };
+        let (Some(deadline), Some(pace)) = (&run.deadline, &run.pace) else { return };
         let dropped = deadline.dropped((number, devices), since(run.began), (pace, run.share), &run.never);
         if dropped.is_empty() {
             return;
@@ -300,6 +318,28 @@ fn next_share(
     ((left - rest) / whole).clamp(SHARE_MIN, 1.0)
 }
 
+/// Seconds of the whole run, from the launches so far: those to come take as long as the last one did, which sampled `shares[0]` of its
+/// time, with `shares[1]` instead.
+fn forecast(
+    budget: f64,
+    (number, launches): (u32, u32),
+    shares: [f64; 2],
+    (gone, took): (Duration, Duration),
+) -> f64 {
+    let [sampled, sampling] = shares.map(|share| share * budget / f64::from(launches));
+    let took = took.as_secs_f64();
+    let each = if took < sampled { took.min(sampling) } else { took - sampled + sampling };
+    gone.as_secs_f64() + f64::from(launches - number) * each
+}
+
+/// Corrects the estimate of the plan after the first launch, where the run takes longer by more than a third.
+fn forecast_remark(estimate: f64, took: Duration, all: f64) -> Option<String> {
+    (all > 4.0 / 3.0 * estimate).then(|| {
+        let took = took.as_secs_f64();
+        format!("the first launch took {took:.1} s, so all take about {all:.0} s, more than the estimate of {estimate:.0} s")
+    })
+}
+
 /// Whether this number of launches is enough: they support an interval, and another launch like the last, which took
 /// `took` out of a total of `gone`, would exceed the run's time limit.
 fn is_enough(budget: f64, launches: u32, (gone, took): (Duration, Duration)) -> bool {
@@ -334,12 +374,17 @@ fn ended(others: &mut [Worker]) -> Option<String> {
     if others.is_empty() {
         return None;
     }
-    match listen(others, A_MOMENT)? {
-        (_, Heard::Ended(how)) => Some(how),
-        (who, Heard::News(News::Failed { why, .. })) => {
-            Some(format!("the {} process says: {why}", others[who].name()))
-        }
-        _ => None,
+    let (who, heard) = listen(others, A_MOMENT)?;
+    loss(others[who].name(), heard)
+}
+
+/// Why a process other than the client is lost, if what it did means that.
+fn loss(name: &str, heard: Heard) -> Option<String> {
+    match heard {
+        Heard::Ended(how) => Some(how),
+        Heard::News(News::Failed { why, .. }) => Some(format!("the {name} process says: {why}")),
+        // It ends before the client, which measures the noise after that: under load for seconds.
+        Heard::Left | Heard::News(_) => None,
     }
 }
 
@@ -388,12 +433,16 @@ struct State {
     asked: Option<Time>,
     silent_since: Time,
     began: Time,
+    /// When the current cell began.
+    cell_began: Time,
     pace: Pace,
 }
 
 impl State {
-    fn paced(&self) -> Pace {
-        Pace { took: since(self.began), ..self.pace }
+    /// The current cell has ended.
+    fn has_ended(&mut self, index: usize) {
+        self.pace.cells.insert(index, since(self.cell_began));
+        self.current = None;
     }
 }
 
@@ -429,6 +478,7 @@ impl Launch<'_, '_> {
             settings: self.plan.settings(),
             cells: order.iter().map(|i| (*i, self.plan.cells[*i].clone())).collect(),
             sampling,
+            interval_ms: self.plan.interval_ms(),
         };
         crew.push(Worker::start("client", self.command, &Job::Client(job))?);
         let state = State {
@@ -439,6 +489,7 @@ impl Launch<'_, '_> {
             asked: None,
             silent_since: now(),
             began,
+            cell_began: began,
             pace: Pace::default(),
         };
         self.watch(&mut crew, state)
@@ -478,17 +529,11 @@ impl Launch<'_, '_> {
                         state.lost = ended(&mut crew[..client]).map(|how| (how, now()));
                     }
                     if self.take(news, &mut state)? {
-                        return Ok(state.paced());
+                        return Ok(state.pace);
                     }
                 }
                 Some((who, heard)) if who != client => {
-                    let how = match heard {
-                        Heard::Ended(how) => how,
-                        Heard::News(News::Failed { why, .. }) => {
-                            format!("the {} process says: {why}", crew[who].name())
-                        }
-                        Heard::News(_) => continue,
-                    };
+                    let Some(how) = loss(crew[who].name(), heard) else { continue };
                     state.lost.get_or_insert((how, now()));
                 }
                 Some((_, Heard::Ended(how))) => {
@@ -498,14 +543,15 @@ impl Launch<'_, '_> {
                 _ => {}
             }
             state.pace.cut |=
-                state.pace.cells > 0 && self.limit.is_some_and(|(began, limit)| since(began) > limit);
+                !state.pace.cells.is_empty() && self.limit.is_some_and(|(began, limit)| since(began) > limit);
             if state.asked.is_none() && (state.pace.cut || self.stop.load(Ordering::Relaxed)) {
                 crew[client].ask_to_stop();
                 state.asked = Some(now());
             }
-            if state.asked.is_some_and(|at| since(at) > STOP) {
+            let patience = if state.pace.cut { STOP_CUT } else { STOP };
+            if state.asked.is_some_and(|at| since(at) > patience) {
                 // What it was doing takes too long; the crew is killed, what it sent is kept.
-                return Ok(state.paced());
+                return Ok(state.pace);
             }
             if let Some((how, at)) = &state.lost
                 && since(*at) > LAST_WORDS
@@ -548,8 +594,19 @@ impl Launch<'_, '_> {
                 }
             }
             News::Cell { index } => {
-                state.current = Some(index);
+                (state.current, state.cell_began) = (Some(index), now());
                 self.tell(index, CellState::Began);
+            }
+            News::Moved { index, interval } => {
+                if let Some(cell) = self.plan.cells.get(index) {
+                    let device = named(self.plan, self.device);
+                    self.progress.moved(&Moved {
+                        launch: self.number + 1,
+                        device,
+                        cell,
+                        interval: &interval,
+                    });
+                }
             }
             News::Measured { index, record, switches } => {
                 let shown = self.plan.cells.get(index).and_then(|cell| displayed(cell, &record));
@@ -558,8 +615,7 @@ impl Launch<'_, '_> {
                 if let Some((value, unit)) = shown {
                     self.tell(index, CellState::Measured { value, unit });
                 }
-                state.pace.cells += 1;
-                state.current = None;
+                state.has_ended(index);
             }
             News::Skipped { index, why, never } => {
                 self.tell(index, CellState::Skipped { why: &why });
@@ -569,8 +625,7 @@ impl Launch<'_, '_> {
                     0
                 };
                 self.all.skipped(index, why, (never, others));
-                state.pace.cells += 1;
-                state.current = None;
+                state.has_ended(index);
             }
             News::Done { noise } => {
                 self.all.done(noise);
@@ -656,6 +711,22 @@ mod tests {
         assert!(told.contains("the first launch took 75 s") && told.contains("434 s or more"), "{told}");
     }
 
+    /// Goal: the forecast is the time of the run if all launches are alike. Method: launches that sample less than they may, as they should,
+    /// and launches with other work.
+    #[test]
+    fn forecast_follows_from_the_first_launch() {
+        let secs = Duration::from_secs_f64;
+        let all = |took: f64, share| forecast(24.0, (1, 6), [1.0, share], (secs(took), secs(took))).round();
+        assert_eq!((all(2.0, 1.0), all(4.0, 1.0), all(5.0, 1.0)), (12.0, 24.0, 30.0));
+        assert_eq!(all(14.0, SHARE_MIN), 14.0 + 5.0 * 10.4);
+        assert_eq!(forecast_remark(22.0, secs(4.0), 24.0), None);
+        let said = forecast_remark(22.0, secs(14.0), 66.0).expect("off");
+        assert!(
+            said.contains("took 14.0 s") && said.contains("about 66 s, more than the estimate of 22 s"),
+            "{said}"
+        );
+    }
+
     #[test]
     fn launches_beyond_the_sixth_are_given_up_where_time_is_up() {
         let secs = |gone, took| (Duration::from_secs(gone), Duration::from_secs(took));
@@ -663,6 +734,19 @@ mod tests {
         assert!(is_enough(240.0, 6, secs(280, 47)) && !is_enough(240.0, 5, secs(2000, 400)));
         assert!(given_up(6, 8).contains("after 6 of 8"));
         assert!(given_up(0, 8).contains("in the first of 8"));
+    }
+
+    #[test]
+    fn server_that_has_left_is_not_lost() {
+        assert_eq!(loss("server", Heard::Left), None);
+        assert_eq!(loss("server", Heard::News(News::Done { noise: None })), None);
+        let ended = "the server process ended early".to_owned();
+        assert_eq!(loss("server", Heard::Ended(ended.clone())), Some(ended));
+        let failed = News::Failed { why: "no device".to_owned(), index: None, corrupt: false };
+        assert_eq!(
+            loss("server", Heard::News(failed)),
+            Some("the server process says: no device".to_owned())
+        );
     }
 
     #[test]

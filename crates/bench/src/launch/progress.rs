@@ -1,6 +1,7 @@
 //! [`Progress`]: receives the progress of a run, cell by cell.
 
 use crate::experiment::Cell;
+use results::schema::RateInterval;
 
 /// Something that happened to a cell.
 #[derive(Clone, Copy, Debug)]
@@ -38,12 +39,27 @@ pub enum CellState<'a> {
     },
 }
 
+/// What a stream has moved in an interval of time.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved<'a> {
+    /// Launch, from 1.
+    pub launch: u32,
+    /// Its device, where the run has several.
+    pub device: Option<&'a str>,
+    /// The stream.
+    pub cell: &'a Cell,
+    /// How much, and when.
+    pub interval: &'a RateInterval,
+}
+
 /// Receives the progress of a run.
 pub trait Progress {
     /// Announces the number of cells, over all launches.
     fn plan(&mut self, cells: u64);
     /// Something happened to a cell.
     fn cell(&mut self, what: &CellEvent<'_>);
+    /// A stream has moved something, if that is reported over time.
+    fn moved(&mut self, _what: &Moved<'_>) {}
     /// Shows a remark of a line.
     fn note(&mut self, text: &str);
     /// Shows what a device chose at its start, which the result holds, too.

@@ -20,7 +20,7 @@ use results::schema::PeerInfo;
 /// What a hello must say.
 pub const MAGIC: &str = "nicety-control";
 /// Version of this protocol.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes of a frame at most.
 pub const FRAME_MAX: u32 = 1 << 16;
 /// Bytes of a hello at most.

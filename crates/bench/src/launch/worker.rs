@@ -10,19 +10,19 @@ use std::process::ExitCode;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::AddressFamily;
-use verbs::host::Host;
 use verbs::host::real::{host, pin_to_core, remark};
+use verbs::host::{Host, Span};
 
 use super::admission::await_client;
 use super::control_stream::ControlStream;
 use super::job::{ClientJob, Job, Lines, News, write_line};
 use super::{rendezvous, serving};
-use crate::experiment::driver::client_cell;
+use crate::experiment::driver::{Watch, watched_cell};
 use crate::experiment::{Bounds, Control, Fault, Session, Word};
 use crate::machine::{clock_kind, involuntary_switches, memory_in_use, noise};
 use crate::token::Token;
 use results::plain;
-use results::schema::ClockInfo;
+use results::schema::{ClockInfo, RateInterval};
 
 /// Runs a worker to its end; what the hidden command `worker` does.
 #[must_use]
@@ -95,7 +95,9 @@ fn serve_one(out: &UnixStream, token: &Token, core: Option<usize>) -> Result<(),
     let (client, setup) = await_client(&listener, token).map_err(control)?;
     drop(listener);
     let way = ControlStream::resume(client.stream, client.hello, None).map_err(control)?;
-    serving::session(way, setup, core)
+    serving::session(way, setup, core)?;
+    // This process ends before its client does, which still measures the noise: without this it would be taken for lost.
+    write_line(out, &News::Done { noise: None }).map_err(control)
 }
 
 /// Measures all cells of the job.
@@ -136,7 +138,13 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
             bounds: Bounds::default(),
             until: None,
         };
-        let news = match client_cell(&mut session, plan, &mut || stop_asked(out)) {
+        // As above, a failed write is noticed by the orchestrator.
+        let mut report = |interval: &RateInterval| {
+            drop(write_line(out, &News::Moved { index: *index, interval: interval.clone() }));
+        };
+        let every = Span::from_ms(job.interval_ms);
+        let watch = (job.interval_ms > 0).then_some(Watch { every, report: &mut report });
+        let news = match watched_cell(&mut session, plan, &mut || stop_asked(out), watch) {
             Ok(record) => {
                 let switches = involuntary_switches().unwrap_or(0).saturating_sub(switches);
                 News::Measured { index: *index, record, switches }
@@ -170,4 +178,36 @@ fn stop_asked(orchestrator: &UnixStream) -> bool {
 fn calibrate(host: &Host) -> ClockInfo {
     // The host's clock counts in picoseconds.
     crate::sample::calibrate(clock_kind(host.clock()), 1e-3, 50, || host.now().as_ps()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::wire::{Frame, Setup};
+    use super::*;
+    use crate::experiment::Settings;
+
+    /// Goal: a server reports that its client has said goodbye. Method: a client that opens the device and leaves.
+    #[test]
+    fn server_reports_the_end_of_its_session() {
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        let token = Token::random().expect("random numbers");
+        let secret = token.clone();
+        let server = std::thread::spawn(move || serve_one(&theirs, &secret, None));
+        let mut lines = Lines::new(ours);
+        let Some(News::Listening { addr }) = lines.next().expect("a line") else {
+            panic!("it does not listen")
+        };
+        let patience = Duration::from_secs(30);
+        let mut way = ControlStream::dial(&addr, Some(&token), patience).expect("reached");
+        way.set_patience(patience);
+        let setup = Setup { device: "shm".to_owned(), settings: Settings::default(), core: None };
+        way.write(&Frame::Setup(setup)).expect("sent");
+        assert!(matches!(way.read(), Ok(Frame::Opened { .. })));
+        way.tell(&Word::Bye).expect("sent");
+        assert_eq!(lines.next().expect("a line"), Some(News::Done { noise: None }));
+        assert_eq!(server.join().expect("no panic"), Ok(()));
+        assert_eq!(lines.next::<News>().expect("the end"), None);
+    }
 }

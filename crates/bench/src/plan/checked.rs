@@ -10,6 +10,11 @@ use crate::sample;
 use crate::token::Token;
 use results::schema::Parameter;
 
+/// The shortest time between two reports of what a stream moves: shorter ones would disturb it.
+const INTERVAL_MS_MIN: u64 = 100;
+/// Samples of a cell whose rate is reported over time, at most: their times fit a line to the orchestrator.
+const WATCHED_MAX: u64 = 1 << 21;
+
 /// One device of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
@@ -89,6 +94,7 @@ impl CheckedPlan {
             seed: self.seed,
             window: v.whole("window") as u32,
             burst: v.whole("burst") as u32,
+            short: self.quick,
             signal: v.whole("signal") as u32,
             inline: v.whole("inline") as u32,
             connections: v.whole("connections") as u32,
@@ -98,20 +104,33 @@ impl CheckedPlan {
         }
     }
 
+    /// Milliseconds between reports of what a stream moves; 0 for none.
+    #[must_use]
+    pub fn interval_ms(&self) -> u64 {
+        let seconds = self.values.real("interval");
+        if seconds > 0.0 { ((seconds * 1e3) as u64).max(INTERVAL_MS_MIN) } else { 0 }
+    }
+
     /// How to sample a cell in launch number `launch`, in which `cells` cells share the time.
     #[must_use]
     pub fn sampling(&self, launch: u32, cells: usize, clock: sample::Calibration) -> sample::Plan {
         let v = &self.values;
         let share = v.real("budget") * 1e9 / f64::from(self.launches()) / cells.max(1) as f64;
         let (min, max) = (v.whole("min-count"), v.whole("max-count"));
+        let interval_ms = self.interval_ms() as f64;
+        let is_watched = interval_ms > 0.0;
+        let max = if is_watched && !v.is_set("max-count") { WATCHED_MAX } else { max };
         sample::Plan {
             target: v.real("half-width") / 100.0,
             samples_min: min.min(max),
             samples_max: max,
-            time_min_ns: 1e7_f64.min(share / 4.0),
+            // What is watched goes on until its time is up.
+            time_min_ns: if is_watched { share } else { 1e7_f64.min(share / 4.0) },
             time_max_ns: share,
             keep: max.max(1) as usize,
             round_max: 4096,
+            // A report is late by a round at most.
+            round_time_ns: is_watched.then(|| (interval_ms * 1e5).min(1e8)),
             batch: Some(v.whole("batch")).filter(|b| *b > 0),
             seed: self.seed.wrapping_add(launch.into()),
             clock,

@@ -8,7 +8,7 @@ use crate::experiment::{Cell, MAX_SIZE};
 #[non_exhaustive]
 pub enum PlanError {
     /// No such experiment.
-    #[error("there is no experiment {name:?}{hint}; there are: {known}")]
+    #[error("there is no experiment '{name}'{hint}; there are: {known}")]
     Experiment {
         /// As given.
         name: String,
@@ -28,7 +28,7 @@ pub enum PlanError {
         hint: String,
     },
     /// No such parameter.
-    #[error("there is no parameter {name:?}{hint}; --set takes: {known}")]
+    #[error("there is no parameter '{name}'{hint}; --set takes: {known}")]
     Key {
         /// As given.
         name: String,
@@ -38,7 +38,7 @@ pub enum PlanError {
         known: String,
     },
     /// A parameter does not take that value.
-    #[error("{key} cannot be {value:?}; it takes {range}")]
+    #[error("{key} cannot be '{value}'; it takes {range}")]
     Value {
         /// Key.
         key: String,
@@ -74,7 +74,7 @@ pub enum PlanError {
         most: usize,
     },
     /// A device that is given twice.
-    #[error("device {name:?} was given twice; give each once")]
+    #[error("device '{name}' was given twice; give each once")]
     Twice {
         /// As given.
         name: String,
@@ -95,7 +95,7 @@ pub enum PlanError {
     },
     /// A peer that is given twice.
     #[error(
-        "peer {peer:?} was given twice; give each once: several processes of one host are servers at ports of their own"
+        "peer '{peer}' was given twice; give each once: several processes of one host are servers at ports of their own"
     )]
     PeerTwice {
         /// As given.
@@ -139,8 +139,24 @@ pub enum PlanError {
         /// Its name.
         device: String,
     },
+    /// What moves nothing that could be reported over time.
+    #[error(
+        "--interval reports rates over time, and {experiment} has none; name bandwidth, bibw, rate or mpi-bandwidth"
+    )]
+    Interval {
+        /// The experiment.
+        experiment: &'static str,
+    },
+    /// Rates over time where time is simulated.
+    #[error(
+        "--interval reports rates over time, and time on {device} is simulated; take --device shm or iwarp"
+    )]
+    IntervalVirtual {
+        /// The device.
+        device: String,
+    },
     /// Not an address.
-    #[error("there is no peer {peer:?}; give --peer as HOST or HOST:PORT, such as 10.0.0.2:{DEFAULT_PORT}")]
+    #[error("there is no peer '{peer}'; give --peer as HOST or HOST:PORT, such as 10.0.0.2:{DEFAULT_PORT}")]
     Peer {
         /// As given.
         peer: String,

@@ -88,7 +88,7 @@ pub const KEYS: &[Key] = &[
         "",
         ("0", "0"),
         Kind::Whole(0, 1 << 20),
-        "messages of a timed burst; 0 takes 16 MiB, 8 to 2048",
+        "messages of a timed burst; 0 takes 16 MiB, 8 to 2048, and a quarter of that with --quick",
     ),
     key(
         "signal",
@@ -124,6 +124,13 @@ pub const KEYS: &[Key] = &[
         ("0", "0"),
         Kind::Whole(0, 1_000_000),
         "nas-...: millions of operations in a second that a rank computes in virtual time; 0: what the kernel assumes",
+    ),
+    key(
+        "interval",
+        "s",
+        ("0", "0"),
+        Kind::Real(0.0, 3600.0),
+        "seconds between two reports of what a stream moves, at least 0.1; it then runs for its whole time; 0: no reports",
     ),
     key("verify", "", ("on", "on"), Kind::Switch, "compare contents after the timed rounds"),
     key(

@@ -21,11 +21,11 @@ fn every_mistake_is_named_with_what_exists_instead() {
     wrong.peer = Some("host:port".into());
     let all = refusals(&wrong);
     assert_eq!(all.len(), 8, "{all:#?}");
-    assert!(all[0].contains("did you mean \"latency\"?") && all[0].contains("bandwidth, bibw"), "{}", all[0]);
+    assert!(all[0].contains("did you mean 'latency'?") && all[0].contains("bandwidth, bibw"), "{}", all[0]);
     assert!(!all[1].contains("did you mean"), "{}", all[1]);
     assert!(all[2].contains("0 bytes") && all[3].contains("1073741825 bytes"));
-    assert!(all[4].contains("window cannot be \"1\"; it takes 2 to 4096"), "{}", all[4]);
-    assert!(all[5].contains("did you mean \"window\"?"), "{}", all[5]);
+    assert!(all[4].contains("window cannot be '1'; it takes 2 to 4096"), "{}", all[4]);
+    assert!(all[5].contains("did you mean 'window'?"), "{}", all[5]);
     assert!(all[6].contains("shm") && all[7].contains("HOST:PORT"));
     assert!(all.iter().all(|line| !line.contains('\n')));
 }
@@ -53,9 +53,9 @@ fn only_some_variants() {
         cells.iter().filter(|c| c.experiment != FLOOR).filter_map(|c| c.variant.get(factor::OP)).collect();
     assert_eq!(ops, BTreeSet::from(["send", "write"]));
     for (pairs, part) in [
-        (&[("op", "sned")][..], "no variant has op=sned, did you mean \"send\"?; op can be cas, fadd, read,"),
-        (&[("op", "send"), ("op", "wriet")], "no variant has op=wriet, did you mean \"write\"?"),
-        (&[("opp", "send")], "did you mean \"op\"?; these experiments have the factors op, sink, source"),
+        (&[("op", "sned")][..], "no variant has op=sned, did you mean 'send'?; op can be cas, fadd, read,"),
+        (&[("op", "send"), ("op", "wriet")], "no variant has op=wriet, did you mean 'write'?"),
+        (&[("opp", "send")], "did you mean 'op'?; these experiments have the factors op, sink, source"),
         (&[("op", "cas"), ("sink", "host"), ("source", "nic")], "not together"),
     ] {
         let all = refusals(&Plan { only: only(pairs), ..asked.clone() });
@@ -117,7 +117,7 @@ fn peers_decide_how_many_processes_there_are() {
     assert!(why[0].contains("park needs 3 peers") && why[0].contains("there is 1"), "{why:?}");
     let why = refusals(&with("a,b,a:7471,:", "hotspot", &[]));
     assert!(
-        why.len() == 2 && why[0].contains("\"a:7471\" was given twice") && why[1].contains("\":\""),
+        why.len() == 2 && why[0].contains("'a:7471' was given twice") && why[1].contains("':'"),
         "{why:?}"
     );
 }
@@ -169,8 +169,8 @@ fn levels_of_factors_can_be_set() {
     assert!(checked.parameters.iter().any(|p| p.key == "qps" && p.value == "1,2,4"));
     let wrong = refusals(&set("connections", "qps", "0..4"));
     assert!(wrong[0].contains("qps cannot be") && wrong[0].contains("1 to 16384"), "{wrong:?}");
-    assert!(refusals(&set("latency", "qps", "1"))[0].contains("no parameter \"qps\""));
-    assert!(refusals(&set("segments", "segmants", "1"))[0].contains("did you mean \"segments\"?"));
+    assert!(refusals(&set("latency", "qps", "1"))[0].contains("no parameter 'qps'"));
+    assert!(refusals(&set("segments", "segmants", "1"))[0].contains("did you mean 'segments'?"));
 }
 
 /// Goal: a cell that no machine can run is refused before anything is measured if it was requested, and left out with
@@ -227,7 +227,38 @@ fn devices_share_the_time_and_each_has_its_own_floors() {
     assert!((all / 22e9 - 1.0).abs() < 1e-9, "{all}");
     let wrong = of("shm,iwarp,shm,ibarp").expect_err("refused");
     let wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-    assert!(wrong[0].contains("\"shm\" was given twice") && wrong[1].contains("ibarp"), "{wrong:?}");
+    assert!(wrong[0].contains("'shm' was given twice") && wrong[1].contains("ibarp"), "{wrong:?}");
     let only_models = Plan { peer: Some("h".into()), device: "model:mt23108-vapi".into(), ..plan() };
     assert!(refusals(&only_models)[0].contains("leave --peer away"));
+}
+
+/// Goal: a stream that is watched has all the time, and what has no rate is refused. Method: one stream of ten seconds; a latency, an
+/// overview, a modelled card.
+#[test]
+fn watched_stream_takes_its_whole_time() {
+    let of = |experiment: &str, device: &str| Plan {
+        experiments: vec![experiment.into()],
+        device: device.into(),
+        sizes: Some(vec![1 << 20]),
+        set: [("interval", "1"), ("budget", "10"), ("launches", "1")]
+            .map(|(k, v)| (k.into(), v.into()))
+            .into(),
+        only: [
+            ("op".to_owned(), "write".to_owned()),
+            ("source".into(), "nic".into()),
+            ("sink".into(), "nic".into()),
+        ]
+        .into_iter()
+        .collect(),
+        ..plan()
+    };
+    let checked = of("bandwidth", "").check().expect("sound");
+    assert_eq!(checked.cells.len(), 1, "no floors, no twin, the usual window: {:?}", checked.cells);
+    let sampling = checked.sampling(0, 1, crate::sample::Calibration::default());
+    assert_eq!((sampling.time_min_ns, sampling.time_max_ns), (1e10, 1e10));
+    assert_eq!((checked.interval_ms(), sampling.round_time_ns), (1000, Some(1e8)));
+    let why = refusals(&of("latency", ""));
+    assert!(why.iter().any(|line| line.contains("and latency has none; name bandwidth")), "{why:?}");
+    let why = refusals(&of("bandwidth", "model:mt23108-vapi"));
+    assert!(why.iter().any(|line| line.contains("time on model:mt23108-vapi is simulated")), "{why:?}");
 }

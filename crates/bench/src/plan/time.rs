@@ -1,11 +1,10 @@
-//! [`Time`]: estimates how long a plan takes before it is measured. It is a rough model of this program: the cost of
-//! a launch and of a cell is from 66 launches of 33 cells on a virtual machine with two cores, that of bytes and
-//! messages a guess.
+//! [`Time`]: estimates how long a plan takes before it is measured, from its cells and launches. What a launch, a cell and a message take
+//! was measured on a virtual machine with two cores; after the first launch, what that took counts.
 
 use fabric::Baseline;
 
 use super::checked::CheckedPlan;
-use crate::experiment::{Cell, Experiment, find};
+use crate::experiment::{Cell, Experiment, Settings, burst, find};
 use crate::sample::Calibration;
 use results::stats::LAUNCHES_FOR_95;
 
@@ -15,10 +14,6 @@ pub(crate) const WALL: f64 = 1.2;
 pub(crate) const DEADLINE: f64 = 2.0;
 /// Launches sample at least this share of their time, however slow the rest is.
 pub(crate) const SHARE_MIN: f64 = 0.1;
-/// Starting the processes of a launch, calibrating, measuring the noise twice, opening the device.
-pub(crate) const LAUNCH_S: f64 = 0.15;
-/// Connecting for a cell, announcing its rounds, comparing its contents.
-pub(crate) const CELL_S: f64 = 0.006;
 /// Operations of a pilot (there are two if there is time), and samples of the first round.
 const PILOT: f64 = 16.0;
 /// Operations of a pilot of slow ones, and from how many seconds on they are slow.
@@ -27,9 +22,6 @@ const PILOT_SLOW: (f64, f64) = (3.0, 0.01);
 const LEAST: f64 = 5.0;
 /// What a sample takes at least: operations are batched until it does.
 const SAMPLE_S: f64 = 2e-6;
-/// Bytes of a burst of a stream.
-const BURST: f64 = (16 << 20) as f64;
-
 /// Factor by which samples grow from one check of their precision to the next ([`crate::sample::Plan::growth`]).
 const GROWTH: f64 = 1.5;
 
@@ -53,10 +45,10 @@ impl Time {
         }
         let launches = f64::from(plan.launches());
         let budget = plan.values.real("budget");
-        let (mut whole, mut quiet, mut least, mut devices) = (0.0, 0.0, 0.0, 0.0);
+        let (mut whole, mut quiet, mut least, mut starts) = (0.0, 0.0, 0.0, 0.0);
         for device in plan.devices.iter().filter(|device| !device.is_virtual) {
-            devices += 1.0;
             let kind = fabric::baseline(&device.name);
+            starts += launch_seconds(kind);
             for cell in device.cells.clone().filter(|i| !plan.unfit.contains_key(i)).map(|i| &plan.cells[i]) {
                 let Some(experiment) = find(&cell.experiment) else { continue };
                 let cell = cell_seconds(experiment, cell, kind, plan);
@@ -65,7 +57,6 @@ impl Time {
                 whole += cell.whole;
             }
         }
-        let starts = devices * LAUNCH_S;
         let least_seconds = f64::from(fewest(plan)) * (starts + least);
         // Beyond the budget, launches and samples are reduced first.
         let least =
@@ -125,7 +116,8 @@ struct CellSeconds {
 fn cell_seconds(experiment: &dyn Experiment, cell: &Cell, kind: Baseline, plan: &CheckedPlan) -> CellSeconds {
     let sampling = experiment.sampling(&cell.variant);
     let base = plan.sampling(0, plan.real_cells(), Calibration::default());
-    let operation = operation_seconds(experiment, cell, kind);
+    let operation = operation_seconds(experiment, cell, kind, &plan.settings());
+    let setup = setup_seconds(kind);
     let [soonest, share] = [base.time_min_ns, base.time_max_ns].map(|ns| ns / 1e9);
     let most = sampling.samples.unwrap_or(base.samples_max).min(base.samples_max) as f64;
     let fewest = (sampling.samples.unwrap_or(base.samples_min) as f64).min(most);
@@ -139,25 +131,53 @@ fn cell_seconds(experiment: &dyn Experiment, cell: &Cell, kind: Baseline, plan: 
     let sample = batch.map_or(operation.max(SAMPLE_S), |batch| batch as f64 * operation);
     let first = (1.0 + pilot) * operation;
     let before = if first <= share / 4.0 { first + pilot * operation } else { first };
-    let begun = if before < share { PILOT.min(most) } else { LEAST.min(most) };
+    let begun = match batch {
+        Some(_) => ((share - before) / sample).clamp(LEAST, PILOT),
+        None if before < share => PILOT,
+        None => LEAST,
+    };
+    let begun = begun.min(most);
     let mut enough = fewest.max(LEAST);
     while enough < most && before + enough * sample < soonest {
         enough = (enough * GROWTH).min(most);
     }
-    let sampled = |samples: f64| CELL_S + before + (samples * sample).min(share - before).max(begun * sample);
-    CellSeconds { least: CELL_S + first + LEAST * operation, quiet: sampled(enough), whole: sampled(most) }
+    let sampled = |samples: f64| setup + before + (samples * sample).min(share - before).max(begun * sample);
+    CellSeconds { least: setup + first + LEAST * operation, quiet: sampled(enough), whole: sampled(most) }
+}
+
+/// Starting the processes of a launch, calibrating, measuring the noise twice, opening the device.
+pub(crate) fn launch_seconds(kind: Baseline) -> f64 {
+    match kind {
+        Baseline::Sockets => 0.2,
+        Baseline::Memory | Baseline::None => 0.15,
+    }
+}
+
+/// Connecting for a cell, announcing its rounds, comparing its contents.
+pub(crate) fn setup_seconds(kind: Baseline) -> f64 {
+    match kind {
+        Baseline::Sockets => 0.008,
+        Baseline::Memory | Baseline::None => 0.006,
+    }
 }
 
 /// Seconds of an operation: one message, or one burst.
-pub(crate) fn operation_seconds(experiment: &dyn Experiment, cell: &Cell, kind: Baseline) -> f64 {
+pub(crate) fn operation_seconds(
+    experiment: &dyn Experiment,
+    cell: &Cell,
+    kind: Baseline,
+    settings: &Settings,
+) -> f64 {
+    let is_stream = experiment.metric(&cell.variant).unit == "MB/s";
+    // A message of a stream does not wait for an answer.
     let (message, byte) = match kind {
+        Baseline::Sockets if is_stream => (1e-6, 0.5e-9),
         Baseline::Sockets => (12e-6, 0.8e-9),
         Baseline::Memory | Baseline::None => (0.5e-6, 0.2e-9),
     };
     let size = cell.size as f64;
-    let is_stream = experiment.metric(&cell.variant).unit == "MB/s";
-    let messages = if is_stream { (BURST / size.max(1.0)).clamp(8.0, 2048.0) } else { 1.0 };
-    messages * (message + size * byte)
+    let messages = if is_stream { burst(settings, cell.size as u32) } else { 1 };
+    messages as f64 * (message + size * byte)
 }
 
 #[cfg(test)]

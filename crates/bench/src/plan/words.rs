@@ -17,12 +17,12 @@ pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// `, did you mean "..."?` for the closest name within two changes of a letter, else nothing.
+/// `, did you mean '...'?` for the closest name within two changes of a letter, else nothing.
 #[must_use]
 pub fn did_you_mean<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> String {
     let closest = names.map(|n| (distance(given, n), n)).min();
     match closest {
-        Some((changes @ 1..=2, name)) if changes < name.len() => format!(", did you mean {name:?}?"),
+        Some((changes @ 1..=2, name)) if changes < name.len() => format!(", did you mean '{name}'?"),
         _ => String::new(),
     }
 }

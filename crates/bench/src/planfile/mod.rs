@@ -60,7 +60,7 @@ pub fn read(text: &str) -> Result<Vec<Part>, Vec<Mistake>> {
     for part in &all {
         if !names.insert(part.name.as_str()) {
             let what =
-                format!("two parts would both be {:?}, by their settings; give one another name", part.name);
+                format!("two parts would both be '{}', by their settings; give one another name", part.name);
             mistakes.push(Mistake { line: 1, what });
         }
     }

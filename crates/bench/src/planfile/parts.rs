@@ -27,7 +27,7 @@ pub(super) fn of(draft: &Draft, mistakes: &mut Vec<Mistake>) -> Vec<Part> {
         Ok(combinations) => combinations,
         Err(count) => {
             let what = format!(
-                "part {:?} has {count} combinations of settings, {COMBINATIONS} at most; give shorter lists",
+                "part '{}' has {count} combinations of settings, {COMBINATIONS} at most; give shorter lists",
                 draft.name
             );
             mistakes.push(Mistake { line: draft.line, what });
@@ -116,6 +116,7 @@ fn line(draft: &Draft, error: &PlanError) -> usize {
         PlanError::Impossible { experiment, .. } => named(&draft.experiments, experiment),
         PlanError::Device { name, .. } => device(name).or_else(|| first(&draft.devices)),
         PlanError::Twice { name } => device(name),
+        PlanError::Interval { .. } | PlanError::IntervalVirtual { .. } => setting("interval"),
         PlanError::Key { name: key, .. } => setting(key),
         PlanError::Value { key, .. } if key == "launches" => {
             draft.launches.map(|(_, line)| line).or_else(|| setting(key))

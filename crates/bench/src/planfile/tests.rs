@@ -81,23 +81,23 @@ set = { slaves = 9,
 fn everything_wrong_is_said_at_once_with_its_line() {
     let all = mistakes(WRONG);
     let expected = [
-        (2, "there is no key \"device\", did you mean \"devices\"?"),
-        (6, "there is no experiment \"latncy\", did you mean \"latency\"?"),
+        (2, "there is no key 'device', did you mean 'devices'?"),
+        (6, "there is no experiment 'latncy', did you mean 'latency'?"),
         (8, "there is no device 'iwrap'"),
         (9, "'8X' is no size"),
         (10, "a message cannot have 0 bytes"),
         (11, "quick cannot be a text; it takes true or false"),
-        (12, "there is no parameter \"windw\", did you mean \"window\"?"),
-        (13, "window cannot be \"1\"; it takes 2 to 4096"),
-        (13, "there is no parameter \"slaves\""),
+        (12, "there is no parameter 'windw', did you mean 'window'?"),
+        (13, "window cannot be '1'; it takes 2 to 4096"),
+        (13, "there is no parameter 'slaves'"),
         (16, "shm: "),
-        (18, "launches cannot be \"0\""),
-        (19, "cores cannot be \"0,9999\""),
-        (21, "a part cannot be called \"c d\""),
-        (23, "peer \"h\" was given twice"),
+        (18, "launches cannot be '0'"),
+        (19, "cores cannot be '0,9999'"),
+        (21, "a part cannot be called 'c d'"),
+        (23, "peer 'h' was given twice"),
         (24, "hotspot with slaves 9 needs 9 peers with --peer, and there are 2"),
         (25, "16384 queue pairs"),
-        (27, "there is no table \"prat\", did you mean \"part\"?"),
+        (27, "there is no table 'prat', did you mean 'part'?"),
     ];
     for (line, text) in expected {
         assert!(all.iter().any(|(at, what)| *at == line && what.contains(text)), "{line} {text}: {all:#?}");
@@ -112,7 +112,7 @@ fn what_is_no_toml_is_said_with_its_line_too() {
     let lines: Vec<usize> = all.iter().map(|(line, _)| *line).collect();
     assert_eq!(lines, [2, 3, 5, 6], "{all:#?}");
     assert!([0, 1, 3].iter().all(|i| all[*i].1.contains("no TOML")), "{all:#?}");
-    assert!(all[2].1.contains("did you mean \"sizes\"?"), "{all:#?}");
+    assert!(all[2].1.contains("did you mean 'sizes'?"), "{all:#?}");
     let all = mistakes("[part.a]\nseeed = 1\nexperiments = [\"latency\"\nquick = true\n[part.b]\nsize = 8\n");
     assert_eq!(all.len(), 2, "{all:#?}");
     assert!(all[0].0 == 2 && all[1].1.contains("a bracket that is not closed"), "{all:#?}");

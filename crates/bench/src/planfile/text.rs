@@ -174,7 +174,7 @@ impl Reader {
 
     fn unknown(&mut self, kind: &str, name: &str, span: &Range<usize>, known: &[&str]) {
         let hint = did_you_mean(name, known.iter().copied());
-        self.wrong(span, format!("there is no {kind} {name:?}{hint}; there are: {}", known.join(", ")));
+        self.wrong(span, format!("there is no {kind} '{name}'{hint}; there are: {}", known.join(", ")));
     }
 
     fn part(&mut self, name: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) -> Option<Draft> {
@@ -184,7 +184,7 @@ impl Reader {
             let takes = "letters, digits, - and _, as it becomes part of the names of files";
             self.wrong(
                 &span,
-                format!("a part cannot be called {name:?}; its name takes up to {NAME_MAX} {takes}"),
+                format!("a part cannot be called '{name}'; its name takes up to {NAME_MAX} {takes}"),
             );
         }
         let DeValue::Table(table) = value.get_ref() else {

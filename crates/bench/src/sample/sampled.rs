@@ -183,6 +183,8 @@ impl Sampled {
                 .map(|i| map(self.samples[i * self.samples.len() / shown]))
                 .filter(|v| v.is_finite())
                 .collect(),
+            // The driver has these.
+            intervals: Vec::new(),
         }
     }
 }

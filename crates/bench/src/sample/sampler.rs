@@ -40,6 +40,8 @@ pub struct Plan {
     pub keep: usize,
     /// Maximum samples in a round: the capacity of the caller's buffer; default 16 384.
     pub round_max: u64,
+    /// Maximum time of a round, once it is known what a sample takes; no limit unless given.
+    pub round_time_ns: Option<f64>,
     /// Maximum operations in a sample; default 1 048 576.
     pub batch_max: u64,
     /// A given batch instead of a search, if both sides must agree on it.
@@ -61,6 +63,7 @@ impl Default for Plan {
             growth: 1.5,
             keep: 1 << 18,
             round_max: 1 << 14,
+            round_time_ns: None,
             batch_max: 1 << 20,
             batch: None,
             seed: 1,
@@ -226,10 +229,14 @@ impl Sampler {
     fn main_round(&mut self) -> Option<Round> {
         let mut samples = (self.checkpoint - self.taken).min(self.plan.round_max);
         let left = self.plan.time_max_ns - self.elapsed_ns;
+        let within = |ns: f64| (ns / (self.main_ns / self.taken as f64)).max(0.0) as u64;
+        if let Some(ns) = self.plan.round_time_ns.filter(|_| self.taken > 0) {
+            samples = samples.min(within(ns).max(1));
+        }
         let fits = match self.taken {
-            0 if left > 0.0 => samples.min(PILOT),
+            0 if left > 0.0 => samples.min(PILOT).min(self.first_fits(left)),
             0 => 0,
-            taken => (left / (self.main_ns / taken as f64)).max(0.0) as u64,
+            _ => within(left),
         };
         if fits < samples {
             let owed = SAMPLES_FLOOR.min(self.checkpoint).saturating_sub(self.taken);
@@ -241,6 +248,12 @@ impl Sampler {
             return None;
         }
         Some(Round { samples, batch: self.batch, kind: RoundKind::Main })
+    }
+
+    /// How many samples fit into `ns` before any was taken. Without pilots only the first operation is known, which is slower than others.
+    fn first_fits(&self, ns: f64) -> u64 {
+        let first = self.first_ns.filter(|_| self.plan.batch.is_some()).unwrap_or(0.0);
+        (ns / (first * self.batch as f64)) as u64
     }
 
     /// Takes the durations in ns of the open round's samples, each that of a whole batch.

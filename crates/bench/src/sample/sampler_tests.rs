@@ -33,6 +33,33 @@ fn run(plan: Plan, seed: u64, mut op_ns: impl FnMut(&mut Rng, u64) -> f64) -> (S
     (sampler.finish().expect("samples"), rounds)
 }
 
+/// Goal: long operations do not take many times their time. Method: operations of a fifth and of twice the time that a cell has.
+#[test]
+fn first_round_of_long_operations_fits_the_time() {
+    let of = |op_ns: f64| {
+        let limited = Plan { batch: Some(1), time_max_ns: 1e7, ..plan() };
+        let (_, rounds) = run(limited, 1, noisy(op_ns, 0.01));
+        rounds[1..].iter().map(|round| round.samples).collect::<Vec<_>>()
+    };
+    assert_eq!(of(2e6)[0], 5, "the fewest, as four would fit");
+    assert_eq!(of(2e7), [5]);
+    assert_eq!(of(1e5)[0], 16);
+}
+
+#[test]
+fn round_takes_no_longer_than_it_may() {
+    let limited = Plan { target: 1e-9, samples_max: 5000, round_time_ns: Some(1e5), ..plan() };
+    let (all, rounds) = run(limited, 1, noisy(1000.0, 0.05));
+    let main = || rounds.iter().filter(|round| round.kind == RoundKind::Main).map(|round| round.samples);
+    assert_eq!(all.n + all.warm_up_cut() as u64, main().sum::<u64>());
+    assert!(main().all(|samples| samples <= 101) && main().any(|samples| samples >= 95), "{rounds:?}");
+    let slow = Plan { target: 1e-9, samples_max: 40, round_time_ns: Some(1.0), ..plan() };
+    let (_, rounds) = run(slow, 1, noisy(1e6, 0.05));
+    assert!(
+        rounds.iter().filter(|round| round.kind == RoundKind::Main).skip(1).all(|round| round.samples == 1)
+    );
+}
+
 fn noisy(level: f64, sigma: f64) -> impl FnMut(&mut Rng, u64) -> f64 {
     move |rng, _| level * rng.log_normal(sigma)
 }

@@ -7,7 +7,7 @@ mod words;
 use std::collections::BTreeMap;
 
 use bench::launch::{self, BenchError};
-use bench::plan::{Only, Plan, PlanError};
+use bench::plan::{Only, Plan, PlanError, Time};
 use results::schema::Run;
 use results::variant::factor;
 
@@ -21,6 +21,12 @@ use crate::progress::Display;
 use crate::signals::Signals;
 use crate::term::{Stream, remark};
 
+/// Why `--osu` is refused.
+const OSU: &str =
+    "--osu has tables of MPI only; name mpi-latency, mpi-bandwidth, mpi-allreduce or others of mpi-...";
+/// The budget of a run with `--interval`.
+const WATCHED_SECONDS: &str = "10";
+
 /// Measures, prints the results and writes the files.
 ///
 /// # Errors
@@ -32,6 +38,11 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     let config = Config::read(args.config.as_deref())?;
     let mut plan = plan(args, &config).check_strictly().map_err(refused)?;
     fail_if::check(&args.fail_if, &plan)?;
+    if args.shown.osu
+        && plan.cells.iter().any(|cell| !cell.experiment.starts_with("mpi-") && cell.experiment != "floor")
+    {
+        return Err(Failure::usage(OSU));
+    }
     if args.dry_run {
         Stream::Out.print(&words::outline(std::iter::once((None, &plan))))?;
         return Ok(OK);
@@ -45,7 +56,9 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     let signals = Signals::install()?;
     words::judge(plan.is_virtual());
     words::foretell(&plan);
-    let mut display = Display::new(args.plain, &signals.stop).verbose(args.shown.verbose);
+    let moved = (!form.is_data()).then(|| outputs.people());
+    let mut display = Display::new(args.plain, &signals.stop).verbose(args.shown.verbose).moved_to(moved);
+    display = display.expecting(Time::of(&plan).seconds);
     let measured = launch::run(&plan, &mut display, &signals.stop).map(words::stamped);
     display.clear();
     let interrupted = signals.status();
@@ -125,6 +138,11 @@ fn settings(args: &BenchArgs, config: &Config) -> BTreeMap<String, String> {
     set("batch", args.shown.tail.then(|| "1".to_owned()));
     set("min-count", args.iterations.map(|n| n.to_string()));
     set("max-count", args.iterations.map(|n| n.to_string()));
+    if let Some(seconds) = args.interval {
+        set("interval", Some(seconds.to_string()));
+        set("launches", Some("1".to_owned()));
+        set("budget", Some(WATCHED_SECONDS.to_owned()));
+    }
     set("budget", args.duration.map(|seconds| seconds.to_string()));
     set(factor::RANKS.name(), args.ranks.clone());
     all.extend(args.set.iter().cloned());
@@ -198,8 +216,8 @@ fn deliver(args: &BenchArgs, form: Form, outputs: &Outputs, run: &Run) -> Result
             Err(problem) => problems.extend(problem.lines),
         }
     }
-    // `--quiet` prints values only. Otherwise the list of files follows an empty line.
-    if form == Form::Value {
+    // Data is not followed by anything. Otherwise the list of files follows an empty line.
+    if form.is_data() {
         written.clear();
     } else if !written.is_empty() {
         written.insert(0, '\n');

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Outcome {
                 let names = || all().iter().map(|e| e.name()).chain([MPI]);
                 let (hint, known) = (did_you_mean(name, names()), names().collect::<Vec<_>>().join(", "));
                 return Err(Failure::usage(format!(
-                    "there is no experiment {name:?}{hint}; there are: {known}"
+                    "there is no experiment '{name}'{hint}; there are: {known}"
                 )));
             }
         },
@@ -162,6 +162,6 @@ mod tests {
     fn unknown_name_is_refused_with_the_known_ones() {
         let failure = run(&ExplainArgs { experiment: Some("latncy".into()), mpi: Default::default() })
             .expect_err("an unknown name");
-        assert!(failure.lines[0].contains("did you mean \"latency\"?"), "{failure:?}");
+        assert!(failure.lines[0].contains("did you mean 'latency'?"), "{failure:?}");
     }
 }

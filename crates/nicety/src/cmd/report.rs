@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use report::number::plural;
-use report::{html, name_run};
+use report::{differences, html, name_run, osu};
 use results::plain;
 use results::schema::{ReadError, Run};
 
@@ -27,6 +27,14 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let mut runs: Vec<Run> = args.runs.iter().map(read).collect::<Result<_, _>>()?;
     if args.text {
         let form = Form::of(&args.shown, &Config::read(None)?);
+        if let Some((_, path)) =
+            runs.iter().zip(&args.runs).find(|(run, _)| form == Form::Osu && osu(run).is_none())
+        {
+            return Err(Failure::usage(format!(
+                "{} has no result of mpi-... for --osu; measure with `nicety bench mpi-latency --json FILE`",
+                path.display()
+            )));
+        }
         let texts: Vec<String> =
             runs.iter().map(|run| shown::text(run, form, (Stream::Out, false), 0)).collect();
         Stream::Out.print(&texts.join("\n"))?;
@@ -39,8 +47,9 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     }
     output::write(wanted, &html(&runs).map_err(Failure::run)?)?;
     if let Some(path) = args.output.file() {
+        let differences: String = differences(&runs).iter().map(|line| format!("{line}\n")).collect();
         Stream::Out.print(&format!(
-            "Report of {}: {} (open it in a browser)\n",
+            "{differences}Report of {}: {} (open it in a browser)\n",
             plural(runs.len(), "run"),
             path.display()
         ))?;

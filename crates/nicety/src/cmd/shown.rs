@@ -15,6 +15,7 @@ pub(crate) enum Form {
     Line,
     Value,
     Tail,
+    Osu,
 }
 
 impl Form {
@@ -22,6 +23,7 @@ impl Form {
         match (shown, config.output) {
             (Shown { quiet: true, .. }, _) => Self::Value,
             (Shown { tail: true, .. }, _) => Self::Tail,
+            (Shown { osu: true, .. }, _) => Self::Osu,
             (Shown { line: true, .. }, _) => Self::Line,
             (Shown { full: true, .. }, _) => Self::Full,
             (_, Output::Line) => Self::Line,
@@ -29,22 +31,25 @@ impl Form {
             (_, Output::Screen) => Self::Screen { plot: !shown.no_plot && config.plot.unwrap_or(true) },
         }
     }
-}
 
-/// The number of lines on the first screen.
-const LINES: usize = 30;
+    /// Whether the text is for programs: nothing else may go to its stream.
+    pub(crate) fn is_data(self) -> bool {
+        matches!(self, Self::Value | Self::Osu)
+    }
+}
 
 /// The text for people; `below` lines follow it on the screen.
 pub(crate) fn text(run: &Run, form: Form, (people, plain): (Stream, bool), below: usize) -> String {
     let (width, colour) = (people.width(), people.colour() && !plain);
     match form {
         Form::Screen { plot } => {
-            let lines = LINES.saturating_sub(below);
+            let lines = people.height().saturating_sub(below);
             report::screen(run, Look { width, lines, colour, plot })
         }
         Form::Full => report::terminal(run, width, colour),
         Form::Line => report::lines(run, colour),
         Form::Value => report::values(run),
         Form::Tail => report::tails(run, colour),
+        Form::Osu => report::osu(run).unwrap_or_default(),
     }
 }

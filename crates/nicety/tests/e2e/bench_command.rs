@@ -73,6 +73,33 @@ fn mpi_is_measured_alternating_with_another_library() {
     assert!(run.parameters.iter().any(|p| p.key == "against" && p.value == library));
 }
 
+/// Goal: a stream's rate over time is printed as it runs and kept in the file, and both agree. Method: short intervals, into a pipe.
+#[test]
+fn stream_is_reported_over_time() {
+    let dir = tempfile::tempdir().expect("directory");
+    let only = ["--only", "op=write,source=nic,sink=nic"];
+    let watched = ["bench", "bandwidth", "-s", "64K", "--interval", "0.2", "-D", "1", "--json", "r.json"];
+    let ended = nicety_in(dir.path(), watched.iter().chain(&only));
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let run = Run::read(dir.path().join("r.json")).expect("a result file");
+    assert_eq!((run.results.len(), run.results[0].launches.len()), (1, 1));
+    let kept = &run.results[0].launches[0].intervals;
+    assert!(kept.len() >= 2 && kept.iter().any(|interval| interval.messages > 0), "{kept:?}");
+    assert!(kept.iter().all(|interval| interval.bytes == interval.messages << 16), "{kept:?}");
+    assert!(kept.windows(2).all(|pair| pair[0].to_s == pair[1].from_s), "{kept:?}");
+    let lines: Vec<Vec<&str>> = ended.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    let rows: Vec<&Vec<&str>> =
+        lines.iter().skip(2).take_while(|columns| columns.len() == 4 && columns[0].contains('-')).collect();
+    assert!(lines[0][0] == "#" && lines[1].join(" ") == "# seconds bytes MB/s messages", "{}", ended.out);
+    assert_eq!(rows.len(), kept.len(), "{}", ended.out);
+    assert!(
+        rows.iter().zip(kept).all(|(row, interval)| row[1] == interval.bytes.to_string()),
+        "{}",
+        ended.out
+    );
+    nicety(["bench", "latency", "--interval", "1"]).is_error(2, "latency has none");
+}
+
 #[test]
 fn against_refuses_experiments_of_other_programs() {
     let library = file!();
@@ -105,7 +132,7 @@ fn single_result_is_one_line() {
     assert_eq!(tail.lines().count(), 5, "{tail}");
     assert!(tail.lines().nth(1).is_some_and(|l| l.trim_start().starts_with("p50 ")), "{tail}");
     nicety(one.iter().chain(&["--line", "-q"])).is_error(2, "cannot be combined with");
-    nicety(["bench", "latency", "--only", "op=rite"]).is_error(2, "did you mean \"write\"?");
+    nicety(["bench", "latency", "--only", "op=rite"]).is_error(2, "did you mean 'write'?");
 }
 
 /// Goal: a run ends with one screen, whatever it measured; --full prints all tables of the same results.
@@ -176,12 +203,12 @@ fn json_on_standard_output_is_the_only_output() {
 #[test]
 fn unknown_names_are_refused_before_measuring() {
     let cases: [(&[&str], &str); 12] = [
-        (&["latncy"], "did you mean \"latency\"?"),
+        (&["latncy"], "did you mean 'latency'?"),
         (&["--device", "shn"], "there is no device"),
         (&["--size", "8X"], "'8X' is no size"),
         (&["--size", "0"], "a message cannot have 0 bytes"),
         (&["--size", "8..4"], "is empty"),
-        (&["--set", "windw=8"], "did you mean \"window\"?"),
+        (&["--set", "windw=8"], "did you mean 'window'?"),
         (&["--set", "window=1"], "it takes 2 to 4096"),
         (&["--set", "window"], "is not KEY=VALUE"),
         (&["--launches", "0"], "it takes 1 to"),

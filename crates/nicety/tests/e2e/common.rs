@@ -17,6 +17,7 @@ pub(crate) fn command() -> Command {
         .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_nicety")])
         .env_remove("NO_COLOR")
         .env_remove("COLUMNS")
+        .env_remove("LINES")
         .env_remove("NICETY_TOKEN")
         .env("XDG_CONFIG_HOME", "/nowhere")
         .env("TERM", "xterm")

@@ -84,7 +84,7 @@ fn baseline_is_saved_by_name_and_compared() {
     let ended = compare(&["--baseline", "main"], &b);
     assert_eq!(ended.status, Some(1), "{ended:?}");
     assert!(ended.out.contains("1 worse, 1 same"), "{}", ended.out);
-    compare(&["--baseline", "mian"], &b).is_error(2, "did you mean \"main\"?");
+    compare(&["--baseline", "mian"], &b).is_error(2, "did you mean 'main'?");
     for name in ["", "../main", ".hidden", "a/b"] {
         compare(&["--save-baseline", name], &a).is_error(2, "is no name of a baseline");
     }

@@ -8,8 +8,8 @@ use std::process::Stdio;
 use results::plain;
 use results::schema::{
     AaNoise, Bin, ClockInfo, ClockKind, DeviceInfo, Environment, Floor, Histogram, Launch, Measurement,
-    Missing, NoiseSummary, Origin, Outliers, Parameter, PeerInfo, Quantile, RailRates, Run, Stop, WarmUp,
-    Warning,
+    Missing, NoiseSummary, Origin, Outliers, Parameter, PeerInfo, Quantile, RailRates, RateInterval, Run,
+    Stop, WarmUp, Warning,
 };
 use serde_json::Value;
 
@@ -172,6 +172,13 @@ fn full_run() -> Run {
                 first: Some(median),
                 flags: vec![text(), "trend".to_owned()],
                 samples: vec![median],
+                intervals: vec![RateInterval {
+                    to_s: 1.0,
+                    bytes: 8,
+                    messages: 1,
+                    mb_per_s: 8e-6,
+                    ..RateInterval::default()
+                }],
             })
             .collect(),
         note: Some(text()),

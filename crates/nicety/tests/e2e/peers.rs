@@ -32,7 +32,7 @@ fn several_servers_of_one_machine_take_part() {
 
 #[test]
 fn duplicate_peer_is_refused_by_name() {
-    measure(&["h", "k", "h:7471"]).is_error(2, "peer \"h:7471\" was given twice");
+    measure(&["h", "k", "h:7471"]).is_error(2, "peer 'h:7471' was given twice");
     let server = Server::start();
     let port = server.addr.rsplit(':').next().expect("a port");
     let ended = measure(&[&server.addr, &format!("localhost:{port}")]);

@@ -49,13 +49,13 @@ fn help_for_a_command_is_its_long_help() {
     }
     let all = nicety(["help"]);
     assert!(all.status == Some(0) && all.out.contains("nicety help COMMAND"), "{all:?}");
-    nicety(["help", "doktor"]).is_error(2, "there is no command \"doktor\", did you mean \"doctor\"?");
+    nicety(["help", "doktor"]).is_error(2, "there is no command \"doktor\", did you mean 'doctor'?");
 }
 
 #[test]
 fn unknown_words_are_refused_in_one_line_with_a_suggestion() {
-    nicety(["doktor"]).is_error(2, "there is no command \"doktor\", did you mean \"doctor\"?");
-    nicety(["doctor", "--jsn"]).is_error(2, "did you mean \"--json\"?");
+    nicety(["doktor"]).is_error(2, "there is no command \"doktor\", did you mean 'doctor'?");
+    nicety(["doctor", "--jsn"]).is_error(2, "did you mean '--json'?");
     nicety(["compare"]).is_error(2, "<RUN.json>... is missing");
     nicety(["compare", "a", "b", "c"]).is_error(2, "see `nicety compare --help`");
     nicety(["completions", "fsh"])

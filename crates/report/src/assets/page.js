@@ -15,6 +15,13 @@
     node.append(...children);
     return node;
   };
+  // Units as in the tables: `display_unit` of the program.
+  const display = (unit, largest) => {
+    if (unit === 'us') return ['µs', 1];
+    if (unit === 'MB/s' && largest >= 1000) return ['GB/s', 1e-3];
+    if (unit === '1/s' && largest >= 1e6) return ['M/s', 1e-6];
+    return unit === 'B' && largest >= 10240 ? ['KiB', 1 / 1024] : [unit, 1];
+  };
   const digits = (v) => (v >= 1000 ? Math.round(v).toLocaleString('en-US') : `${+v.toPrecision(3)}`);
 
   // Points: the nearest to the pointer tells its text. Titles of their own would be shown as well, later and alone.
@@ -105,9 +112,10 @@
     const [low, high] = [Math.min(ends[0], ...launches) / 1.01, Math.max(ends[1], ...launches) * 1.01];
     const [width, height, foot] = [560, 170, 34];
     const x = (v) => Math.log(v / low) / Math.log(high / low) * width;
+    const [unit, scale] = display(r.unit, r.median), shown = (v) => digits(v * scale);
     const counts = bars(bins, low, high), most = Math.max(1, ...counts), svg = make('svg', {
       viewBox: `0 0 ${width} ${height}`, role: 'img', class: 'k0',
-      'aria-label': `Distribution of ${name}: median ${digits(r.median)} ${r.unit}, from ${digits(low)} to ${digits(high)}`,
+      'aria-label': `Distribution of ${name}: median ${shown(r.median)} ${unit}, from ${shown(low)} to ${shown(high)}`,
     });
     if (r.ci95) svg.append(make('rect', { class: 'band', x: x(Math.max(r.ci95[0], low)), width: Math.max(1, x(Math.min(r.ci95[1], high)) - x(Math.max(r.ci95[0], low))), y: 0, height: height - foot }));
     counts.forEach((n, i) => {
@@ -116,9 +124,9 @@
     });
     svg.append(make('path', { class: 'launches', d: launches.map((v) => `M${x(v)} ${height - foot + 2}v9`).join('') }));
     const ticks = Array.from({ length: 5 }, (_, i) => low * (high / low) ** (i / 4));
-    ticks.forEach((v, i) => svg.append(make('text', { x: i * width / 4, y: height - 6, 'text-anchor': ['start', 'middle', 'middle', 'middle', 'end'][i] }, digits(v))));
+    ticks.forEach((v, i) => svg.append(make('text', { x: i * width / 4, y: height - 6, 'text-anchor': ['start', 'middle', 'middle', 'middle', 'end'][i] }, shown(v))));
     const each = r.batch > 1 ? `, each the mean of ${r.batch} operations` : '';
-    node.append(svg, element('p', 'hint', `${r.n.toLocaleString('en-US')} samples${each} in ${r.unit}, logarithmic; shaded: the 95 % interval of the median; marks below: the median of each launch.`));
+    node.append(svg, element('p', 'hint', `${r.n.toLocaleString('en-US')} samples${each} in ${unit}, logarithmic; shaded: the 95 % interval of the median; marks below: the median of each launch.`));
     return node;
   }
 

@@ -171,7 +171,9 @@ mod tests {
         let found = saturation(&series(&[run(results)]), &Noise(&quiet));
         let text = &found[0].text;
         assert!(
-            text.starts_with("write (nic → nic) peaks at 9,850 MB/s ±1.0 % with 64 KiB, 82 % of the ceiling"),
+            text.starts_with(
+                "write (nic → nic) peaks at 9.85 GB/s (9.75..9.95) with 64 KiB, 82 % of the ceiling"
+            ),
             "{text}"
         );
         assert!(text.contains("falls to 51 % of its peak at 4 MiB"), "{text}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::finding::{Finding, Noise, Tone, list};
+use super::finding::{Finding, Noise, Tone, known, list};
 use crate::number::{count, percent, plural, size, times};
 use crate::series::{self, WIDE, bound, half_width, interval, is_wide};
 use results::schema::{Environment, Floor, Measurement};
@@ -51,15 +51,15 @@ pub(super) fn precision(results: &[Measurement]) -> Vec<Finding> {
     let mut out = Vec::new();
     if !wide.is_empty() {
         wide.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let (worst, half) = &wide[0];
+        let (worst, _) = &wide[0];
         let text = format!(
-            "{} of {} (marked in the table) have an interval wider than ±{}, the worst ±{} ({}): quieten the machine, or \
-             measure more launches (--launches).",
+            "{} of {} (marked !) have an interval wider than {} to either side: quieten the machine, or measure more launches \
+             (--launches); the widest is that of {}: {}.",
             plural(wide.len(), "result"),
             series_count(results.len()),
             percent(WIDE),
-            percent(*half),
-            cell(worst)
+            cell(worst),
+            known(worst)
         );
         out.push(Finding::new(Tone::Caution, "Wide intervals", text));
     }
@@ -166,7 +166,7 @@ mod tests {
         let found = precision(&results);
         assert!(found[0].text.starts_with("5 results of 8 "), "{}", found[0].text);
         assert!(
-            found[0].text.contains("the worst ±14 % (one-way latency, write, 128 B): "),
+            found[0].text.ends_with("that of one-way latency, write, 128 B: 1.00 µs (0.860..1.14)."),
             "{}",
             found[0].text
         );

@@ -192,7 +192,7 @@ mod tests {
         assert!(text.contains("over iwarp") && text.contains("over model:card (virtual)"), "{text}");
         assert!(
             all[1].items[0].starts_with(
-                "nic → nic: best is 1 B to 128 B shm (1 B: shm 1.01 µs ±1.0 %, model:card (virtual) 4.04 µs"
+                "nic → nic: best is 1 B to 128 B shm (1 B: shm 1.01 µs (1.00..1.02), model:card (virtual) 4.04 µs"
             ),
             "{}",
             all[1].items[0]

@@ -1,7 +1,7 @@
 //! [`Finding`]: a statement in words, and the vocabulary shared by all findings.
 
-use crate::number::{percent, value};
-use crate::series::{Series, half_width};
+use crate::number::{display_unit, value};
+use crate::series::{Series, interval, low_high};
 use results::schema::{ClockKind, Environment, Measurement};
 
 /// How a reader should take a finding.
@@ -51,12 +51,13 @@ impl Noise<'_> {
     }
 }
 
-/// A result with its precision: `0.120 µs ±1.0 %`.
+/// A result with its interval: `0.120 µs (0.119..0.121)`.
 pub(super) fn known(r: &Measurement) -> String {
     let median = value(r.median, &r.unit);
-    match half_width(r) {
+    let (_, scale) = display_unit(&r.unit, r.median);
+    match interval(r) {
         _ if r.clock == ClockKind::Virtual => median,
-        Some(half) => format!("{median} ±{}", percent(half)),
+        Some(ends) => format!("{median} ({})", low_high(ends.map(|end| end * scale))),
         None => format!("{median} (no interval)"),
     }
 }

@@ -94,10 +94,13 @@ mod tests {
         assert_eq!(found[0].topic, "One-way latency, 8 B");
         assert_eq!(
             found[0].text,
-            "Best is write (nic → nic): 0.120 µs ±1.0 %, 1.20× the machine's own cache-line half round trip (0.100 µs); \
+            "Best is write (nic → nic): 0.120 µs (0.119..0.121), 1.20× the machine's own cache-line half round trip (0.100 µs); \
              the next, send (nic → nic), takes 2.58×."
         );
-        assert_eq!(found[0].items[1], "send (nic → nic): 0.310 µs ±1.0 %, 3.10× cache-line half round trip");
+        assert_eq!(
+            found[0].items[1],
+            "send (nic → nic): 0.310 µs (0.307..0.313), 3.10× cache-line half round trip"
+        );
     }
 
     #[test]

@@ -54,7 +54,7 @@ mod tests {
         let found = best(&series(std::slice::from_ref(&run)), &Noise(&run.environment));
         assert_eq!(
             found[0].text,
-            "Best is write with 8 B messages: 12.3 million/s ±1.0 %, the most of 2 curves."
+            "Best is write with 8 B messages: 12.3 M/s (12.2..12.5), the most of 2 curves."
         );
     }
 
@@ -67,7 +67,7 @@ mod tests {
         };
         let write = || point("rate", "op=write", 8, 12.34e6);
         let alone = of(vec![write()], write().ci95);
-        assert_eq!(alone.text, "write with 8 B messages: 12.3 million/s ±1.0 %.");
+        assert_eq!(alone.text, "write with 8 B messages: 12.3 M/s (12.2..12.5).");
         // An interval of 1,400 % to either side makes nothing the best.
         let wild = of(vec![write(), point("rate", "op=send", 8, 5e6)], Some([1e5, 3.5e8]));
         assert_eq!(wild.tone, Tone::CannotTell);

@@ -5,7 +5,7 @@ use std::slice::from_ref;
 use crate::columns::{Column, column_of, columns};
 use crate::findings::shape;
 use crate::number::{display_unit, sig, size, size_about};
-use crate::series::{Series, named_level, precision, series, words};
+use crate::series::{Series, named_level, series, spread, words};
 use results::schema::{ClockKind, Measurement, Run};
 
 /// Size at which times and rates of messages are reported, if it was measured.
@@ -24,16 +24,16 @@ const ASKED: [(&str, &str); 7] = [
 const PLACEMENTS: [&str; 2] = ["nic → nic", "host → host"];
 
 /// Rows under heads.
-pub(super) struct Answers<'a> {
+pub(crate) struct Answers<'a> {
     /// Devices, or placements, each with its annotation.
-    pub(super) heads: Vec<[String; 2]>,
+    pub(crate) heads: Vec<[String; 2]>,
     /// Rows in order of importance.
-    pub(super) rows: Vec<Row<'a>>,
+    pub(crate) rows: Vec<Row<'a>>,
 }
 
 impl Answers<'_> {
     /// Number of rows that must be shown: the rows most often asked for, or all if there are none of these.
-    pub(super) fn asked(&self) -> usize {
+    pub(crate) fn asked(&self) -> usize {
         match self.rows.iter().filter(|row| row.rank < ASKED.len()).count() {
             0 => self.rows.len(),
             n => n,
@@ -42,21 +42,21 @@ impl Answers<'_> {
 }
 
 /// One question, with its answer in each column.
-pub(super) struct Row<'a> {
+pub(crate) struct Row<'a> {
     /// Kind of experiment, empty if it equals that of the row above.
-    pub(super) group: String,
-    pub(super) name: String,
-    pub(super) unit: String,
+    pub(crate) group: String,
+    pub(crate) name: String,
+    pub(crate) unit: String,
     /// Value, interval and ratio to the floor.
-    pub(super) cells: Vec<[String; 3]>,
+    pub(crate) cells: Vec<[String; 3]>,
     /// Whether the cells are words rather than numbers.
-    pub(super) words: bool,
+    pub(crate) words: bool,
     /// Whether the row has no placement: then it has a single cell.
-    pub(super) alone: bool,
+    pub(crate) alone: bool,
     /// Explanation, if the name is not sufficient.
-    pub(super) note: Option<String>,
+    pub(crate) note: Option<String>,
     /// The curve of each column, if it has one.
-    pub(super) curves: Vec<Option<Series<'a>>>,
+    pub(crate) curves: Vec<Option<Series<'a>>>,
     rank: usize,
 }
 
@@ -122,7 +122,7 @@ impl Heads {
 }
 
 /// All rows of a run.
-pub(super) fn answers(run: &Run) -> Answers<'_> {
+pub(crate) fn answers(run: &Run) -> Answers<'_> {
     let mut all = series(from_ref(run));
     all.retain(|s| !s.is_floor());
     let heads = Heads::of(run, &all);
@@ -179,7 +179,7 @@ impl<'a> Asked<'a> {
             }
         };
         let values = self.curves.iter().filter_map(|(_, s)| chosen(s)).map(|r| r.median);
-        let (unit, scale) = unit(self.of.unit, values.fold(0.0, f64::max));
+        let (unit, scale) = display_unit(self.of.unit, values.fold(0.0, f64::max));
         let mut cells = vec![Default::default(); columns];
         let mut sizes: Vec<[String; 3]> = vec![Default::default(); columns];
         for (column, s) in &self.curves {
@@ -256,25 +256,12 @@ fn group(experiment: &str) -> String {
     }
 }
 
-/// A short unit, and the factor to it.
-fn unit(unit: &str, largest: f64) -> (String, f64) {
-    match (unit, largest) {
-        ("MB/s", 1000.0..) => ("GB/s".to_owned(), 1e-3),
-        ("B", 10_240.0..) => ("KiB".to_owned(), 1.0 / 1024.0),
-        ("1/s", 1e6..) => ("M/s".to_owned(), 1e-6),
-        _ => display_unit(unit, largest),
-    }
-}
-
 /// Value, interval and ratio to the floor as text.
 pub(crate) fn cell(r: &Measurement, scale: f64) -> [String; 3] {
     let value = sig(r.median * scale, 3);
     if r.clock == ClockKind::Virtual {
         return [value, String::new(), String::new()];
     }
-    let missed = if precision(r).missed > 0 { "!" } else { "" };
-    let ends = |[low, high]: [f64; 2]| format!("{}..{}", sig(low * scale, 3), sig(high * scale, 3));
-    let interval = r.ci95.map_or_else(|| "?".to_owned(), ends);
     // Only significant digits, in few columns.
     let ratio = |ratio: f64| {
         format!(
@@ -291,5 +278,5 @@ pub(crate) fn cell(r: &Measurement, scale: f64) -> [String; 3] {
             )
         )
     };
-    [value, format!("{interval}{missed}"), r.floor.as_ref().map_or_else(String::new, |f| ratio(f.ratio))]
+    [value, spread(r, scale), r.floor.as_ref().map_or_else(String::new, |f| ratio(f.ratio))]
 }

@@ -2,7 +2,7 @@
 
 use crate::findings::{MACHINE, Tone, findings, machine_warnings};
 use crate::number::{count, percent, plural};
-use crate::series::precision;
+use crate::series::{interval, is_wide};
 use results::schema::{ClockKind, Environment, Measurement, Run};
 
 /// Up to this difference between two measurements of the same thing a run is good.
@@ -28,7 +28,7 @@ fn real(run: &Run) -> impl Iterator<Item = &Measurement> {
 
 /// Based on the difference between two measurements of the same thing, and whether there are intervals at all.
 pub(super) fn level(run: &Run) -> Level {
-    let (all, bare) = (real(run).count(), real(run).filter(|r| r.ci95.is_none()).count());
+    let (all, bare) = (real(run).count(), real(run).filter(|r| interval(r).is_none()).count());
     match run.environment.aa_noise.map(|aa| aa.floor) {
         _ if all == 0 && !run.results.is_empty() => Level::Exact,
         _ if 2 * bare > all => Level::Poor,
@@ -42,8 +42,8 @@ pub(super) fn level(run: &Run) -> Level {
 /// The level in a word, with the reason.
 pub(super) fn verdict(run: &Run, level: Level) -> String {
     let all = real(run).count();
-    let bare = real(run).filter(|r| r.ci95.is_none()).count();
-    let missed = real(run).filter(|r| precision(r).missed > 0).count();
+    let bare = real(run).filter(|r| interval(r).is_none()).count();
+    let wide = real(run).filter(|r| is_wide(r)).count();
     let word = match level {
         Level::Exact => return "exact: simulated, the same run gives the same numbers again".to_owned(),
         Level::Good => "good",
@@ -55,8 +55,8 @@ pub(super) fn verdict(run: &Run, level: Level) -> String {
         Some(aa) => format!("differences of less than {} cannot be seen", percent(aa.floor)),
         None => "nothing was measured twice, so the smallest visible difference is not known".to_owned(),
     }];
-    if missed > 0 {
-        why.push(format!("{} of {} coarser than asked for (!)", count(missed as u64), plural(all, "result")));
+    if wide > 0 {
+        why.push(format!("{} of {} with a wide interval (!)", count(wide as u64), plural(all, "result")));
     }
     if bare > 0 {
         why.push(format!("{} without an interval (?)", count(bare as u64)));

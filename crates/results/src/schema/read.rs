@@ -24,6 +24,8 @@ pub const CURVES_MAX: usize = 1 << 12;
 const DEVICES_MAX: usize = 128;
 /// Maximum launches of a result.
 const LAUNCHES_MAX: usize = 1000;
+/// Maximum intervals of time of all launches of a result.
+const INTERVALS_MAX: usize = 1 << 17;
 /// Maximum names of factors.
 const FACTORS_MAX: usize = 256;
 /// Maximum parameters, warnings, devices and peers.
@@ -141,6 +143,7 @@ fn parse(text: &str, name: &str) -> Result<Run, ReadError> {
 fn check_counts(run: &Run) -> Result<(), String> {
     let results = || run.results.iter();
     let launches = results().map(|result| result.launches.len()).max().unwrap_or(0);
+    let intervals = results().map(|r| r.launches.iter().map(|l| l.intervals.len()).sum::<usize>()).max();
     let devices: BTreeSet<&str> = results().map(|r| r.device.as_str()).collect();
     let curves: BTreeSet<_> =
         results().map(|r| (&r.experiment, &r.device, &r.variant, &r.metric, &r.unit)).collect();
@@ -152,6 +155,7 @@ fn check_counts(run: &Run) -> Result<(), String> {
         ("factors", factors.len(), FACTORS_MAX),
         ("results that are missing", run.missing.len(), RESULTS_MAX),
         ("launches of a result", launches, LAUNCHES_MAX),
+        ("intervals of a result", intervals.unwrap_or(0), INTERVALS_MAX),
         ("parameters", run.parameters.len(), NOTES_MAX),
         ("warnings", run.environment.warnings.len(), NOTES_MAX),
         ("devices", run.environment.devices.len(), NOTES_MAX),

@@ -461,6 +461,25 @@ pub struct Launch {
     /// Samples in time order: all, or a uniform reservoir if there were too many to keep.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<f64>,
+    /// What moved in each interval of time, if that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<RateInterval>,
+}
+
+/// What a stream moved in an interval of a launch (`--interval`), from the first sampled operation on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RateInterval {
+    /// Its beginning, in seconds.
+    pub from_s: f64,
+    /// Its end, in seconds.
+    pub to_s: f64,
+    /// Payload of the messages that ended in it, in all directions.
+    pub bytes: u64,
+    /// Messages that ended in it.
+    pub messages: u64,
+    /// Bytes over time, in MB/s (MB = 10^6 bytes).
+    pub mb_per_s: f64,
 }
 
 /// The samples cut as warm-up (rule 3).

@@ -114,6 +114,8 @@ pub struct Settings {
     /// Messages of one timed burst of a stream; 0 chooses by size.
     #[serde(deserialize_with = "limits::within::<BURST, _, _>")]
     pub burst: u32,
+    /// Whether bursts whose length is chosen by size are a quarter as long.
+    pub short: bool,
     /// In ping-pongs, one of this many send requests is signaled; with 1, all requests of a stream, too.
     #[serde(deserialize_with = "limits::within::<SIGNAL, _, _>")]
     pub signal: u32,
@@ -140,6 +142,7 @@ impl Default for Settings {
             seed: 1,
             window: 64,
             burst: 0,
+            short: false,
             signal: 16,
             inline: INLINE_DEFAULT,
             connections: 256,

@@ -52,8 +52,10 @@ const LAST: u32 = 2;
 const ACK: u32 = 3;
 /// Control messages that may be outstanding.
 const SPARE: u32 = 8;
-/// Bytes of a burst, if its length is not given.
-const BURST_BYTES: u64 = 16 << 20;
+/// Bytes of a burst and its messages at least and at most, if its length is not given.
+const BURST: (u64, u64, u64) = (16 << 20, 8, 2048);
+/// The same for short bursts. A burst takes milliseconds on a slow device, and a cell has at least eight in each launch.
+const BURST_SHORT: (u64, u64, u64) = (4 << 20, 4, 512);
 /// Completions taken per poll.
 const REAP: usize = 16;
 
@@ -111,7 +113,8 @@ pub(crate) struct Stream {
 
 /// Messages of a burst.
 pub(crate) fn burst(settings: &Settings, size: u32) -> u64 {
-    let by_size = (BURST_BYTES / u64::from(size.max(1))).clamp(8, 2048);
+    let (bytes, least, most) = if settings.short { BURST_SHORT } else { BURST };
+    let by_size = (bytes / u64::from(size.max(1))).clamp(least, most);
     if settings.burst > 0 { settings.burst.into() } else { by_size }
 }
 

@@ -19,7 +19,7 @@ pub(super) fn path(name: &str) -> Result<PathBuf, Failure> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if name.is_empty() || name.len() > NAME_MAX || name.starts_with(['.', '-']) || !name.chars().all(fits) {
         return Err(Failure::usage(format!(
-            "{name:?} is no name of a baseline; give up to {NAME_MAX} letters, digits, `.`, `_` and `-`"
+            "'{name}' is no name of a baseline; give up to {NAME_MAX} letters, digits, `.`, `_` and `-`"
         )));
     }
     Ok(all()?.join(format!("{name}.json")))
@@ -45,7 +45,7 @@ pub(super) fn find(name: &str) -> Result<PathBuf, Failure> {
     let hint = did_you_mean(name, known.iter().map(String::as_str));
     let there = if known.is_empty() { "none yet".to_owned() } else { known.join(", ") };
     Err(Failure::usage(format!(
-        "there is no baseline {name:?}{hint}; there are: {there}; `nicety compare --save-baseline {name} RUN.json` keeps one"
+        "there is no baseline '{name}'{hint}; there are: {there}; `nicety compare --save-baseline {name} RUN.json` keeps one"
     )))
 }
 

@@ -63,7 +63,7 @@ fn line(out: &mut String, cell: &CellComparison, colour: bool) {
     if let Some(found) = cell.ratio {
         let _ = write!(out, "  {:>8} %", change(found.ratio));
         if let Some((low, high)) = found.low.zip(found.high) {
-            let _ = write!(out, "  [{}, {}]", change(low), change(high));
+            let _ = write!(out, "  {}..{}", change(low), change(high));
         }
     }
     out.push('\n');
@@ -98,7 +98,7 @@ fn summary(out: &mut String, compared: &Comparison, width: usize, colour: bool) 
     let _ = writeln!(out, "\n{}: {}", plural(compared.cells.len(), "cell"), found.join(", "));
     let threshold = format!(
         "Threshold {} %; + means a larger value in the new run. An effect is the median of all ratios of a launch of one \
-         run to a launch of the other, its interval is 95 %.",
+         run to a launch of the other; low..high is its 95 % interval.",
         sig(100.0 * compared.threshold, 3)
     );
     let _ = writeln!(out, "{}", wrap(&threshold, 0, width));

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::names::run_label;
-use super::number::{count, display_unit, percent, sig, size};
-use super::plots::index_of;
-use super::series::{alone, flags, half_width, interval, is_wide, precision, series};
+use crate::names::run_label;
+use crate::number::{count, display_unit, percent, sig, size};
+use crate::plots::index_of;
+use crate::series::{alone, flags, interval, is_wide, precision, series, spread};
 use results::schema::{Measurement, Run};
 
 /// Run and result.
@@ -27,7 +27,7 @@ pub(super) fn section(runs: &[Run]) -> Markup {
             units.push(&r.unit);
         }
     }
-    let devices = runs.iter().any(|run| super::words::devices(run).len() > 1);
+    let devices = runs.iter().any(|run| crate::words::devices(run).len() > 1);
     html! {
         section #results {
             h2 { "Results" }
@@ -77,7 +77,6 @@ impl Columns {
             (true, "size", "", true),
             (true, "median", unit, true),
             (true, "95 % interval", unit, true),
-            (true, "±", "%", true),
             (self.floor, "floor", unit, true),
             (self.floor, "ratio", "to floor", true),
             (self.p99, "p99", unit, true),
@@ -150,11 +149,8 @@ fn row(run: usize, r: &Measurement, columns: &Columns, runs: &[Run]) -> Markup {
             td.number.median data-l={ "median " (columns.unit) } data-v=(r.median) {
                 button.cell type="button" data-cell=[cell] aria-expanded="false" title="draw its distribution" { (columns.scaled(r.median)) }
             }
-            td.number data-l="95 %" data-v=[interval(r).map(|ci| ci[0])] title=[r.ci95_reason.as_deref()] {
-                (ends(r, columns.scale))
-            }
-            td.number.(if wide { "missed" } else { "met" }) data-l="±" data-v=[half_width(r)] {
-                (half_width(r).map_or_else(|| ABSENT.to_owned(), |w| sig(w * 100.0, 2)))
+            td.number.(if wide { "missed" } else { "met" }) data-l="95 %" data-v=[interval(r).map(|ci| ci[0])] title=[r.ci95_reason.as_deref()] {
+                (spread(r, columns.scale))
             }
             @if columns.floor { (floor(r, columns)) }
             @if columns.p99 { (number("p99", p99.map(|v| columns.scaled(v)), p99)) }
@@ -180,13 +176,6 @@ fn floor(r: &Measurement, columns: &Columns) -> Markup {
         }
         (number("ratio", floor.map(|f| format!("{}×", sig(f.ratio, 3))), floor.map(|f| f.ratio)))
     }
-}
-
-fn ends(r: &Measurement, scale: f64) -> String {
-    interval(r).map_or_else(
-        || "none".to_owned(),
-        |[low, high]| format!("{} to {}", sig(low * scale, 4), sig(high * scale, 4)),
-    )
 }
 
 /// Reservations about the number: a precision not reached, flags.
@@ -220,8 +209,8 @@ fn by_kind(flags: &[&str]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::findings::made_up::{floored, point, run};
     use super::*;
+    use crate::findings::made_up::{floored, point, run};
 
     #[test]
     fn a_row_shows_what_defends_its_number() {
@@ -234,7 +223,7 @@ mod tests {
         for part in [
             "median <small>µs</small>",
             "1.200",
-            "1.188 to 1.212",
+            "1.19..1.21",
             "1.20×",
             "4 KiB",
             "6,000 in 6",

@@ -1,0 +1,72 @@
+//! What streams moved over time, in columns for people and scripts: a line for each interval.
+
+use results::schema::{RateInterval, Run};
+
+use super::number::size;
+use super::series::series;
+
+/// The head of the columns, behind a line that names the stream. Lines that are no data begin with `#`.
+#[must_use]
+pub fn interval_head(stream: &str) -> String {
+    format!("# {stream}\n# {:>14} {:>16} {:>14} {:>13}\n", "seconds", "bytes", "MB/s", "messages")
+}
+
+/// The columns of an interval: `FROM-TO`, bytes, MB/s and messages, without units and groups of digits.
+#[must_use]
+pub fn interval_line(interval: &RateInterval) -> String {
+    let RateInterval { from_s, to_s, bytes, messages, mb_per_s } = interval;
+    let time = format!("{from_s:.2}-{to_s:.2}");
+    format!("{time:>16} {bytes:>16} {mb_per_s:>14.2} {messages:>13}\n")
+}
+
+/// All streams of a run over time; nothing unless it was measured with `--interval`.
+pub(super) fn intervals(run: &Run) -> String {
+    let mut text = String::new();
+    for s in &series(std::slice::from_ref(run)) {
+        for r in &s.points {
+            for (number, launch) in r.launches.iter().enumerate().filter(|(_, l)| !l.intervals.is_empty()) {
+                let launch_name =
+                    if r.launches.len() > 1 { format!(", launch {}", number + 1) } else { String::new() };
+                let stream =
+                    format!("{}, {}, {}, {}{launch_name}", s.what(), s.name(), size(r.size_bytes), s.device);
+                text += &interval_head(&stream);
+                text.extend(launch.intervals.iter().map(interval_line));
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings::made_up::{point, run};
+    use super::*;
+
+    /// Goal: lines that a script can split at spaces, and a head that it can skip. Method: two intervals.
+    #[test]
+    fn interval_is_a_line_of_plain_numbers() {
+        let interval = |from: f64, bytes: u64| RateInterval {
+            from_s: from,
+            to_s: from + 1.0,
+            bytes,
+            messages: bytes / 8,
+            mb_per_s: bytes as f64 / 1e6,
+        };
+        let mut run = run(vec![point("bandwidth", "op=write", 8, 9.0)]);
+        run.results[0].launches.truncate(1);
+        run.results[0].launches[0].intervals = vec![interval(0.0, 12_345_678_904), interval(1.0, 8)];
+        let text = intervals(&run);
+        let (head, rows): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
+        assert_eq!(head[0], "# bandwidth, write, 8 B, shm");
+        let columns = |row: &str| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(columns(head[1]), ["#", "seconds", "bytes", "MB/s", "messages"]);
+        assert_eq!(columns(rows[0]), ["0.00-1.00", "12345678904", "12345.68", "1543209863"]);
+        assert_eq!(columns(rows[1]), ["1.00-2.00", "8", "0.00", "1"]);
+        assert!(rows.iter().all(|row| row.len() == head[1].len()), "{text}");
+    }
+
+    #[test]
+    fn run_without_intervals_has_no_lines() {
+        assert_eq!(intervals(&run(vec![point("bandwidth", "op=write", 8, 9.0)])), "");
+    }
+}
