@@ -19,7 +19,7 @@ pub fn prometheus(run: &Run) -> String {
     }
     let env = &run.environment;
     if let Some(aa) = env.aa_noise {
-        let help = "How far the same thing measured twice differed: smaller differences cannot be seen.";
+        let help = "How far the same thing measured twice differed: smaller differences are not detectable.";
         add(&mut families, "nicety_noise_ratio", help, &[], aa.floor);
     }
     let about = [

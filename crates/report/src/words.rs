@@ -179,7 +179,7 @@ fn noise(env: &Environment) -> String {
     };
     text += &match env.aa_noise {
         Some(aa) => format!(
-            " The same thing measured twice can differ by {}: smaller effects cannot be seen.",
+            " The same thing measured twice can differ by {}: smaller effects are not detectable.",
             percent(aa.floor)
         ),
         None => " No A/A comparison was made, so the smallest visible effect is unknown.".to_owned(),
@@ -335,7 +335,7 @@ mod tests {
              10.0.0.2:7471, was node2 (unknown, 1 core, unknown) by nicety 0.1.0. Timed by the \
              time-stamp counter (one reading costs 9.5 ns), processes pinned to cores 0 and 1. Other work took \
              0.40 % of the processor time. The same thing measured twice can differ by 2.0 %: smaller effects \
-             cannot be seen."
+             are not detectable."
         );
     }
 

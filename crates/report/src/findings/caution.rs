@@ -69,7 +69,7 @@ pub(super) fn precision(results: &[Measurement]) -> Vec<Finding> {
         reasons.dedup();
         reasons.truncate(3);
         let text = format!(
-            "{} of {} have none: their order cannot be told from noise.",
+            "{} of {} have none: differences among them may be noise.",
             plural(bare.len(), "result"),
             series_count(results.len())
         );

@@ -28,7 +28,7 @@ pub(super) fn gain(all: &[Series<'_>], noise: &Noise<'_>) -> Vec<Finding> {
             };
             let at = size(pair.size_bytes);
             let text = format!(
-                "Most for {}: {at} messages move {} the bytes per second of one direction{verdict}.",
+                "Largest gain for {}: {at} messages move {} the bytes per second of one direction{verdict}.",
                 s.name(),
                 pair.told.map_or_else(|| times(pair.ratio), |told| told.text())
             );
@@ -80,7 +80,7 @@ mod tests {
         let found = gain(&series(std::slice::from_ref(&run)), &Noise(&run.environment));
         assert_eq!(
             found[0].text,
-            "Most for write: 4 KiB messages move 1.50× the bytes per second of one direction."
+            "Largest gain for write: 4 KiB messages move 1.50× the bytes per second of one direction."
         );
     }
 

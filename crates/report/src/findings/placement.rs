@@ -59,7 +59,7 @@ fn of_group(group: &[&Series<'_>], noise: &Noise<'_>, several: bool) -> Option<F
     let topic = format!("What placement costs: {}{}", s.what(), on_device(s, several));
     let (tone, text) = match worst {
         None if items.is_empty() => return None,
-        Some((ratio, what)) if ratio > 1.0 => (Tone::Fact, format!("Most for {what}.")),
+        Some((ratio, what)) if ratio > 1.0 => (Tone::Fact, format!("Largest penalty: {what}.")),
         Some(_) => (Tone::Fact, "No placement is worse than the first.".to_owned()),
         None => (Tone::CannotTell, "No difference that the intervals carry.".to_owned()),
     };
@@ -147,7 +147,7 @@ mod tests {
         ]);
         let found = cost(&series(&[run]), &Noise(&Environment::default()));
         assert_eq!(found[0].topic, "What placement costs: one-way latency");
-        assert_eq!(found[0].text, "Most for write (nic → host) at 8 B: 1.80× worse than nic → nic.");
+        assert_eq!(found[0].text, "Largest penalty: write (nic → host) at 8 B: 1.80× worse than nic → nic.");
         assert_eq!(
             found[0].items,
             ["write, against nic → nic: nic → host 1.80× at 8 B, no difference seen at 1 KiB"]

@@ -52,7 +52,7 @@ pub(super) fn verdict(run: &Run, level: Level) -> String {
         Level::Unknown => "unknown",
     };
     let mut why = vec![match run.environment.aa_noise {
-        Some(aa) => format!("differences of less than {} cannot be seen", percent(aa.floor)),
+        Some(aa) => format!("only differences above {} are detectable", percent(aa.floor)),
         None => "nothing was measured twice, so the smallest visible difference is not known".to_owned(),
     }];
     if wide > 0 {

@@ -214,7 +214,7 @@ pub struct NoiseSummary {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AaNoise {
-    /// Distance from 1 of the farther end of the 95 % interval of the A/A ratio: smaller effects cannot be seen.
+    /// Distance from 1 of the farther end of the 95 % interval of the A/A ratio: smaller effects are not detectable.
     pub floor: f64,
     /// The ratio itself; 1 if nothing drifted.
     pub ratio: f64,

@@ -81,7 +81,7 @@ fn reasons(out: &mut String, compared: &Comparison, width: usize) {
     if reasons.is_empty() {
         return;
     }
-    let _ = writeln!(out, "\nWhy it cannot be told:");
+    let _ = writeln!(out, "\nReasons for undecided cells:");
     for (reason, count) in reasons {
         let _ = writeln!(out, "  {}", wrap(&format!("{}: {reason}", plural(count, "cell")), 4, width));
     }
