@@ -275,7 +275,7 @@ impl Qp {
     pub(crate) fn state_now(&self) -> u32 {
         let device_qp = self.device_qp();
         let is_dead =
-            device_qp.qp.state() == verbs::QpState::Error && !device_qp.disconnect_hold.is_unaware();
+            device_qp.qp.state() == verbs::QpState::Error && !device_qp.disconnect_hold.hides_failure();
         if is_dead { n::IBV_QPS_ERR } else { self.state.load(Ordering::Relaxed).cast_unsigned() }
     }
 }

@@ -16,7 +16,7 @@ use crate::answer::Answer;
 use crate::cm::{attempt, outcome};
 use crate::engine::{ENGINES, gids, own_ip};
 use crate::objects::{AsyncQpEvent, CmId, DelayedTask, Engine, Objects, Qp};
-use crate::qp::parted;
+use crate::qp::peer_gone;
 use crate::resources::event;
 use crate::slab::Held;
 
@@ -185,7 +185,7 @@ fn on_event(engine: &Engine, event: &AsyncEvent) {
             objects.srqs.get(srq).into_iter().for_each(|srq| event::queue_srq_event(*srq));
         }
         AsyncEvent::LastWqeReached { qp_num } => {
-            objects.of_event(*qp_num).into_iter().for_each(parted::drained);
+            objects.of_event(*qp_num).into_iter().for_each(peer_gone::report_drained);
         }
         // Events of rails do not concern a program that sees one device.
         _ => {}

@@ -13,7 +13,7 @@ use verbs::{Wc, WcOpcode, WcStatus};
 use crate::answer;
 use crate::errno::Errno;
 use crate::objects::{Channel, Cq};
-use crate::qp::parted::sift;
+use crate::qp::peer_gone::remove_withheld;
 use crate::slab::{Handle, Held};
 use crate::ud::Datagrams;
 
@@ -95,12 +95,12 @@ fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
             return Ok(late);
         }
         let found = cq.cq.poll(place)?;
-        let told = match &mut place[..found] {
+        let kept = match &mut place[..found] {
             all if all.iter().all(Wc::is_ok) => return Ok(found),
-            some => sift(cq, some),
+            some => remove_withheld(cq, some),
         };
-        if told != 0 {
-            return Ok(told);
+        if kept != 0 {
+            return Ok(kept);
         }
     }
 }
