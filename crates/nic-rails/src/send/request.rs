@@ -88,9 +88,9 @@ pub(crate) struct RequestSlot {
     /// A message's number on its lane, from 0.
     pub(crate) number: u32,
     /// A lane failed before the result of its part was known.
-    pub(crate) lost: bool,
+    pub(crate) lost_completion: bool,
     /// It is known to have completed, but its turn to be reported has not come.
-    pub(crate) done: bool,
+    pub(crate) already_completed: bool,
     pub(crate) status: WcStatus,
     pub(crate) bytes: u32,
 }
@@ -105,8 +105,8 @@ pub(crate) const EMPTY: RequestSlot = RequestSlot {
     lanes: LaneSet::NONE,
     pending: 0,
     number: 0,
-    lost: false,
-    done: false,
+    lost_completion: false,
+    already_completed: false,
     status: WcStatus::Success,
     bytes: 0,
 };

@@ -326,36 +326,36 @@ impl Engine {
         self.completions.trigger(ct, threshold, command, self.limits.max_triggered_ops)
     }
 
-    /// Adds to a counter when a counter reaches a threshold (`PtlTriggeredCTInc`; Portals 4.3, section 3.16).
+    /// Adds to `target` when the counter `trigger` reaches a threshold (`PtlTriggeredCTInc`; Portals 4.3, section 3.16).
     ///
     /// # Errors
     /// As [`Engine::trigger`].
     pub fn trigger_ct_inc(
         &mut self,
-        ct: CtHandle,
+        trigger: CtHandle,
         threshold: u64,
-        counter: CtHandle,
-        by: CtEvent,
+        target: CtHandle,
+        increment: CtEvent,
     ) -> Result<()> {
-        self.completions.check_ct(Some(counter))?;
-        self.defer(ct, threshold, Command::CtInc(counter, by))?;
+        self.completions.check_ct(Some(target))?;
+        self.defer(trigger, threshold, Command::CtInc(target, increment))?;
         self.run_due();
         Ok(())
     }
 
-    /// Sets a counter when a counter reaches a threshold (`PtlTriggeredCTSet`; Portals 4.3, section 3.16).
+    /// Sets `target` when the counter `trigger` reaches a threshold (`PtlTriggeredCTSet`; Portals 4.3, section 3.16).
     ///
     /// # Errors
     /// As [`Engine::trigger`].
     pub fn trigger_ct_set(
         &mut self,
-        ct: CtHandle,
+        trigger: CtHandle,
         threshold: u64,
-        counter: CtHandle,
-        to: CtEvent,
+        target: CtHandle,
+        value: CtEvent,
     ) -> Result<()> {
-        self.completions.check_ct(Some(counter))?;
-        self.defer(ct, threshold, Command::CtSet(counter, to))?;
+        self.completions.check_ct(Some(target))?;
+        self.defer(trigger, threshold, Command::CtSet(target, value))?;
         self.run_due();
         Ok(())
     }
