@@ -79,10 +79,10 @@ pub(crate) struct Engine {
     /// Opened for the first UD queue pair.
     pub(crate) datagrams: Mutex<Option<Arc<Datagrams>>>,
     /// Scheduled tasks of identifiers.
-    pub(crate) later: Mutex<Vec<(Time, Handle<CmId>, DelayedTask)>>,
+    pub(crate) delayed_tasks: Mutex<Vec<(Time, Handle<CmId>, DelayedTask)>>,
     /// Whether any shared receive queue has or had a limit that the thread must poll for.
     pub(crate) has_limits: AtomicBool,
-    /// Counts additions to `later` and to the limits; `planned` wakes the thread after each.
+    /// Counts additions to `delayed_tasks` and to the limits; `planned` wakes the thread after each.
     pub(crate) plans: AtomicU32,
     pub(crate) planned: EventCount,
 }
@@ -160,7 +160,7 @@ pub(crate) struct Cq {
     pub(crate) notified: EventAcks,
     /// Asynchronous events, likewise.
     pub(crate) events: EventAcks,
-    pub(crate) late: DelayedCompletions,
+    pub(crate) delayed: DelayedCompletions,
     /// Set when UD queue pairs complete here; each poll of the queue then moves datagrams.
     pub(crate) datagrams: OnceLock<Arc<Datagrams>>,
     /// The completion that `ibv_start_poll(3)` or `ibv_next_poll(3)` took last, and the sender's queue pair number.
@@ -258,13 +258,13 @@ impl Qp {
         [self.send_cq, self.recv_cq]
     }
 
-    /// The connection is established: posts the requests that have waited, and lets later ones pass.
+    /// The connection is established: posts the requests that have waited, and lets delayed_tasks ones pass.
     pub(crate) fn established(&self) {
         let device_qp = self.device_qp();
         device_qp.gate.open(&device_qp.qp);
     }
 
-    /// The connection has failed: current and later requests are flushed.
+    /// The connection has failed: current and delayed_tasks requests are flushed.
     pub(crate) fn failed(&self) {
         let device_qp = self.device_qp();
         device_qp.qp.to_error();

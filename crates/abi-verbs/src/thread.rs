@@ -49,7 +49,7 @@ fn open(name: &str) -> verbs::Result<Arc<Engine>> {
         gids,
         objects: Mutex::default(),
         datagrams: Mutex::default(),
-        later: Mutex::default(),
+        delayed_tasks: Mutex::default(),
         has_limits: AtomicBool::new(false),
         plans: AtomicU32::new(0),
         planned: EventCount::new(),
@@ -74,10 +74,10 @@ fn serve(engine: &Engine) {
             (None, None) if plans == engine.plans.load(Ordering::Acquire) => None,
             news => Some(news),
         };
-        let later = lock(&engine.later).iter().map(|(at, ..)| *at).min();
+        let next_task = lock(&engine.delayed_tasks).iter().map(|(at, ..)| *at).min();
         let has_limits = engine.has_limits.load(Ordering::Acquire);
         let limits = has_limits.then(|| engine.device.host().now() + LIMIT_LOOK);
-        let deadline = [later, limits].into_iter().flatten().min();
+        let deadline = [next_task, limits].into_iter().flatten().min();
         match engine.device.host().wait("events", &sources, deadline, look) {
             Some((connection, other)) => {
                 connection.into_iter().for_each(|event| on_connection(engine, event));
@@ -94,10 +94,10 @@ fn run_due_tasks(engine: &Engine) {
     let now = engine.device.host().now();
     // An identifier that is destroyed removes its tasks under this lock.
     let mut objects = lock(&engine.objects);
-    let due: Vec<_> = lock(&engine.later).extract_if(.., |(at, ..)| *at <= now).collect();
-    for (_, id, later) in due {
+    let due: Vec<_> = lock(&engine.delayed_tasks).extract_if(.., |(at, ..)| *at <= now).collect();
+    for (_, id, task) in due {
         let Ok(held) = id.lookup() else { continue };
-        match later {
+        match task {
             DelayedTask::Connect => attempt::retry(engine, &mut objects, id),
             DelayedTask::End(until) => outcome::ended(engine, held, until),
             DelayedTask::TimeWait => outcome::end_time_wait(held),

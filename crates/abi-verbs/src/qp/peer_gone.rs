@@ -12,7 +12,7 @@ use crate::slab::Held;
 
 /// The program learns that the queue pair has failed: delivers the completions and the event that were withheld.
 pub(crate) fn deliver_withheld(qp: Held<Qp>) {
-    if qp.device_qp().disconnect_hold.end(&qp.recv_cq.late) {
+    if qp.device_qp().disconnect_hold.end(&qp.recv_cq.delayed) {
         event::queue_qp_event(qp.handle(), AsyncQpEvent::LastWqeReached);
     }
 }

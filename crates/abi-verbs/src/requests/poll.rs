@@ -86,13 +86,13 @@ fn take_datagrams(
     write_completions(&wcs[..found], place, |wc| source(datagrams, wc))
 }
 
-/// Takes completions that are not withheld.
+/// Takes completions that the program may see: first delayed ones, then those of the device that are not withheld.
 #[inline]
 fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
     loop {
-        let late = cq.late.take(place);
-        if late != 0 {
-            return Ok(late);
+        let delayed = cq.delayed.take(place);
+        if delayed != 0 {
+            return Ok(delayed);
         }
         let found = cq.cq.poll(place)?;
         let kept = match &mut place[..found] {

@@ -247,24 +247,24 @@ impl<'a> CollectiveRounds<'a> {
     fn transfers(&self, window: &RoundBuffer, round: u64) -> Result<Vec<SchedStep>> {
         let (me, mut steps) = (self.file.0.comm.rank(), Vec::new());
         let mut own = None;
-        for (rank, there) in window.parts() {
+        for (rank, aggregated) in window.parts() {
             if rank == me {
-                own = Some(there);
+                own = Some(aggregated);
             } else if self.direction == Direction::Write {
-                self.add_transfer(&mut steps, (rank, me), (None, Some(there)))?;
+                self.add_transfer(&mut steps, (rank, me), (None, Some(aggregated)))?;
             } else {
-                self.add_transfer(&mut steps, (me, rank), (Some(there), None))?;
+                self.add_transfer(&mut steps, (me, rank), (Some(aggregated), None))?;
             }
         }
         for (aggregator, rank) in self.domains.ranks().iter().enumerate() {
             let (from, found) = self.mine.intersect(&self.domains.window(aggregator, round));
             let len = found.iter().map(|piece| piece.len).sum();
-            let here = (len > 0).then(|| self.data.clone().packed_range(from, len));
-            let there = own.take_if(|_| *rank == me);
+            let own_part = (len > 0).then(|| self.data.clone().packed_range(from, len));
+            let aggregated = own.take_if(|_| *rank == me);
             if self.direction == Direction::Write {
-                self.add_transfer(&mut steps, (me, *rank), (here, there))?;
+                self.add_transfer(&mut steps, (me, *rank), (own_part, aggregated))?;
             } else {
-                self.add_transfer(&mut steps, (*rank, me), (there, here))?;
+                self.add_transfer(&mut steps, (*rank, me), (aggregated, own_part))?;
             }
         }
         Ok(steps)

@@ -69,16 +69,16 @@ impl Window {
         }
         // SAFETY: within the member's part, which is mapped here until the window is freed. Test: accumulating_is_atomic.
         let element = unsafe { Buffer::new(mapped.address, 1, at.datatype.clone()) }.ok()?;
-        let (mut with, mut bytes) = ([0; ELEMENT], [0; ELEMENT]);
-        let (with, bytes) = (&mut with[..len as usize], &mut bytes[..len as usize]);
+        let (mut operand, mut bytes) = ([0; ELEMENT], [0; ELEMENT]);
+        let (operand, bytes) = (&mut operand[..len as usize], &mut bytes[..len as usize]);
         self.core().host().charge_copy(len);
         self.0.is_ordered.store(false, Ordering::Relaxed);
         let _accumulate_lock = mapped.words.try_lock_accumulate(self.0.owner_word)?;
         element.load(bytes);
         result.iter().for_each(|result| result.store(bytes));
         if !is_read {
-            origin.load(with);
-            op.apply(with, bytes, 1, &at.datatype).ok()?;
+            origin.load(operand);
+            op.apply(operand, bytes, 1, &at.datatype).ok()?;
             element.store(bytes);
         }
         Some(())

@@ -105,9 +105,9 @@ fn measure(side: &mut BenchProcess, options: &Options, at: IpAddr) -> Vec<Row> {
     let ways = if alone { Vec::new() } else { side.best_raw_streams() };
     for _ in 0..options.rounds() {
         let raw = if alone { 1.0 } else { side.raw_pings() };
-        note("8 B write, one way, us", true, raw, &mut || side.write_pings(&plain));
-        note("8 B send, one way, us", true, raw, &mut || side.send_pings(&plain));
-        note("8 B write with CRC, one way, us", true, raw, &mut || side.write_pings(&crc));
+        note("8 B write, one way, us", true, raw, &mut || side.write_one_way_time(&plain));
+        note("8 B send, one way, us", true, raw, &mut || side.send_one_way_time(&plain));
+        note("8 B write with CRC, one way, us", true, raw, &mut || side.write_one_way_time(&crc));
         note("8 B writes, ping-pongs, M/s", false, 0.5 / raw, &mut || side.message_rate(&plain));
         let raw = if alone { 1.0 } else { side.raw_stream(&ways) };
         note("1 MiB write, GB/s", false, raw, &mut || side.stream(&plain));

@@ -107,7 +107,7 @@ impl BenchProcess {
         span.as_ns_f64() / 2000.0 / PINGS as f64
     }
 
-    pub(crate) fn write_pings(&mut self, link: &Endpoint) -> f64 {
+    pub(crate) fn write_one_way_time(&mut self, link: &Endpoint) -> f64 {
         let host = link.host.clone();
         let word = link.near.buf().word(LARGE as usize).expect("aligned");
         word.store(0, Ordering::Release);
@@ -121,7 +121,7 @@ impl BenchProcess {
         )
     }
 
-    pub(crate) fn send_pings(&mut self, link: &Endpoint) -> f64 {
+    pub(crate) fn send_one_way_time(&mut self, link: &Endpoint) -> f64 {
         let host = link.host.clone();
         let receive = || link.qp.post_recv(&RecvWr::new(7, &[link.near.sge(0, 8)])).expect("post");
         receive();

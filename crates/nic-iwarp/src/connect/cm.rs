@@ -158,7 +158,7 @@ impl CmOps for CmHandle {
         screen: Option<Arc<dyn Screen>>,
     ) -> Result<Box<dyn ListenerOps>> {
         let (socket, addr) = self.socket_at(addr, Some(backlog))?;
-        self.listener(Arc::new(socket), addr, (backlog, screen), None)
+        self.start_listener(Arc::new(socket), addr, (backlog, screen), None)
     }
 
     fn bind(&self, addr: SocketAddr) -> Result<Box<dyn BoundAddrOps>> {

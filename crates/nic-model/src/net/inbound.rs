@@ -196,12 +196,12 @@ impl Network {
         let (from, finishes) = (packet.complete_from, packet.finishes);
         let (end, latency) = self.cards.write(now, card, write, &self.protection);
         let done = if finishes { self.cards[card].transport.finish(end.max(from)) } else { end };
-        let there = (done + latency).max(from);
+        let data_at = (done + latency).max(from);
         let loopback = self.ports.is_loopback(PortId { card, port });
         let kernel = &mut self.cards[card].kernel;
         let seen = match loopback {
-            true => kernel.process_local(there, copied),
-            false => kernel.process_arrival(there, copied),
+            true => kernel.process_local(data_at, copied),
+            false => kernel.process_arrival(data_at, copied),
         };
         let seen = self.qps.get_mut(qp).map_or(seen, |qp| qp.responder.placed_at(seen));
         self.extents = extents;

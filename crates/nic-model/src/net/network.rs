@@ -348,9 +348,9 @@ impl Network {
             return;
         }
         self.completions.write(cq, entry);
-        let behind_data = matches!(entry.wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
-        let seen = card.complete(now, behind_data);
-        self.event_queue.schedule(seen, Event::EntryVisible(cq));
+        let follows_data = matches!(entry.wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
+        let visible_at = card.complete(now, follows_data);
+        self.event_queue.schedule(visible_at, Event::EntryVisible(cq));
     }
 
     /// The processor sees the next entry of a completion queue. An overrun fails all queue pairs of the
@@ -439,8 +439,10 @@ impl Network {
         let Some(found) = self.qps.get(qp) else { return };
         let card = &mut self.cards[found.card];
         if !card.dead {
-            let seen = card.complete(now, true);
-            self.event_queue.schedule(seen, Event::LastReceive(qp));
+            // The event follows the data of the last receive.
+            let follows_data = true;
+            let visible_at = card.complete(now, follows_data);
+            self.event_queue.schedule(visible_at, Event::LastReceive(qp));
         }
     }
 

@@ -165,17 +165,17 @@ pub(crate) fn lane_flags(flags: SendFlags) -> SendFlags {
 #[inline]
 pub(crate) fn lane_op(op: SendOp, lane: usize, keys: Option<&LaneKeys>, at: u64) -> SendOp {
     let key = keys.map_or(0, |keys| keys[lane]);
-    let there = |remote: RemoteAddr| RemoteAddr { rkey: key, ..remote }.offset(at);
+    let on_lane = |remote: RemoteAddr| RemoteAddr { rkey: key, ..remote }.offset(at);
     match op {
         SendOp::Send | SendOp::SendImm(_) => op,
         SendOp::SendInv(_) => SendOp::SendInv(key),
-        SendOp::Write(remote) => SendOp::Write(there(remote)),
-        SendOp::WriteImm(remote, imm) => SendOp::WriteImm(there(remote), imm),
-        SendOp::Read(remote) => SendOp::Read(there(remote)),
+        SendOp::Write(remote) => SendOp::Write(on_lane(remote)),
+        SendOp::WriteImm(remote, imm) => SendOp::WriteImm(on_lane(remote), imm),
+        SendOp::Read(remote) => SendOp::Read(on_lane(remote)),
         SendOp::CompareSwap { remote, compare, swap } => {
-            SendOp::CompareSwap { remote: there(remote), compare, swap }
+            SendOp::CompareSwap { remote: on_lane(remote), compare, swap }
         }
-        SendOp::FetchAdd { remote, add } => SendOp::FetchAdd { remote: there(remote), add },
+        SendOp::FetchAdd { remote, add } => SendOp::FetchAdd { remote: on_lane(remote), add },
     }
 }
 

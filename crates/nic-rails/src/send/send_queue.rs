@@ -258,7 +258,8 @@ impl SendQueue {
     pub(crate) fn push_plain(&mut self, own: &QpContext, wr: &SendWr<'_>, len: u64) -> bool {
         let (shared, lane) = (own.shared(), self.message_lane);
         let others = self.busy & !(1 << lane);
-        if self.next != self.tail || self.free == 0 || self.is_paused || self.failed.is_some() || others != 0 {
+        if self.next != self.tail || self.free == 0 || self.is_paused || self.failed.is_some() || others != 0
+        {
             return false;
         }
         let short = shared.config.stripe_min;
@@ -339,7 +340,7 @@ impl SendQueue {
     }
 
     /// The actions that the caller must take after unlocking.
-    pub(crate) fn wants(&self) -> QpActions {
+    pub(crate) fn actions(&self) -> QpActions {
         // There are requests that only a completion can start.
         let waits = (self.next < self.tail || self.is_paused) && !self.is_stopped;
         QpActions { failure: self.must_fail_lanes(), needs_arming: waits, ..QpActions::default() }
