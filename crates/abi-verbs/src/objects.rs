@@ -258,13 +258,13 @@ impl Qp {
         [self.send_cq, self.recv_cq]
     }
 
-    /// The connection is established: posts the requests that have waited, and lets delayed_tasks ones pass.
+    /// The connection is established: posts the requests that have waited, and lets later ones pass.
     pub(crate) fn established(&self) {
         let device_qp = self.device_qp();
         device_qp.gate.open(&device_qp.qp);
     }
 
-    /// The connection has failed: current and delayed_tasks requests are flushed.
+    /// The connection has failed: current and later requests are flushed.
     pub(crate) fn failed(&self) {
         let device_qp = self.device_qp();
         device_qp.qp.to_error();

@@ -99,7 +99,7 @@ fn run_due_tasks(engine: &Engine) {
         let Ok(held) = id.lookup() else { continue };
         match task {
             DelayedTask::Connect => attempt::retry(engine, &mut objects, id),
-            DelayedTask::End(until) => outcome::ended(engine, held, until),
+            DelayedTask::End(until) => outcome::on_connection_end(engine, held, until),
             DelayedTask::TimeWait => outcome::end_time_wait(held),
         }
     }
@@ -121,11 +121,11 @@ fn on_connection(engine: &Engine, event: CmEvent) {
         }
         CmEvent::Established { qp_num, private_data, info } => {
             let Some(qp_num) = engine.pairing.ready_qp(qp_num) else { return };
-            notify(engine, qp_num, Qp::established, |id| outcome::established(id, private_data, &info));
+            notify(engine, qp_num, Qp::established, |id| outcome::on_established(id, private_data, &info));
         }
         CmEvent::Rejected { qp_num, private_data } => {
             let qp_num = engine.pairing.owner_of(qp_num);
-            notify(engine, qp_num, Qp::failed, |id| outcome::rejected(id, private_data));
+            notify(engine, qp_num, Qp::failed, |id| outcome::on_rejected(id, private_data));
         }
         CmEvent::ConnectFailed { qp_num, why } => {
             let qp_num = engine.pairing.owner_of(qp_num);
@@ -134,7 +134,7 @@ fn on_connection(engine: &Engine, event: CmEvent) {
         // A pair gets no event.
         CmEvent::Disconnected { qp_num } => {
             let until = engine.device.host().now() + outcome::UNPOLLED;
-            notify(engine, qp_num, |_| {}, |id| outcome::ended(engine, id, until));
+            notify(engine, qp_num, |_| {}, |id| outcome::on_connection_end(engine, id, until));
         }
     }
 }
