@@ -297,14 +297,14 @@ pub enum IntegerOp {
 impl IntegerOp {
     /// The new value. Of a shorter integer only the lower bytes count, which come first on little-endian hosts.
     #[inline(always)]
-    fn apply(self, old: u64, with: u64) -> Option<u64> {
+    fn apply(self, old: u64, operand: u64) -> Option<u64> {
         Some(match self {
             Self::None => return None,
-            Self::Replace => with,
-            Self::Add => old.wrapping_add(with),
-            Self::And => old & with,
-            Self::Or => old | with,
-            Self::Xor => old ^ with,
+            Self::Replace => operand,
+            Self::Add => old.wrapping_add(operand),
+            Self::And => old & operand,
+            Self::Or => old | operand,
+            Self::Xor => old ^ operand,
         })
     }
 }

@@ -406,10 +406,12 @@ impl Engine {
             match command {
                 Command::Transfer(transfer) => self.initiator.start_held(&transfer),
                 // Nothing happens if the user has freed the counter or the entry is in use.
-                Command::CtInc(ct, by) => {
-                    self.completions.ct_change(ct, |value| add(value, by)).unwrap_or(());
+                Command::CtInc(target, increment) => {
+                    self.completions.ct_change(target, |value| add(value, increment)).unwrap_or(());
                 }
-                Command::CtSet(ct, to) => self.completions.ct_change(ct, |value| *value = to).unwrap_or(()),
+                Command::CtSet(target, new) => {
+                    self.completions.ct_change(target, |value| *value = new).unwrap_or(())
+                }
                 Command::Append(entry) => self.target.link(&mut self.completions, entry),
                 Command::Unlink(entry) => self.target.unlink(entry).unwrap_or(()),
             }
