@@ -24,7 +24,7 @@ impl Bounds {
         Self { size, data: Some((0, end)), element_bounds: Some((0, end)), explicit_bounds: None, align }
     }
 
-    /// The lower and upper bound: those that were set, or the bounds of the elements with padding after them, so that the next
+    /// The lower and upper bound: the explicit ones, or the bounds of the elements with padding after them, so that the next
     /// element is aligned; `None` if the upper bound exceeds 64 bits.
     pub(crate) fn bounds(&self) -> Option<(i64, i64)> {
         if let Some(explicit_bounds) = self.explicit_bounds {

@@ -192,7 +192,7 @@ impl Window {
         displacement: i64,
     ) -> bool {
         self.with_accumulate_lock(len, rank, displacement, |target| {
-            // Pieces of up to 16 bytes are two words, of which these integers use the first.
+            // Pieces of up to 16 bytes are two words; these integers use the first word.
             let old = target.words();
             let operand = from.map_or(0, |from| from.words()[0]);
             if let Some(into) = into {

@@ -19,7 +19,7 @@ const PAGES: u64 = 20_000;
 const PAGE: u32 = 4096;
 const SMALLS: u64 = 100_000;
 const WINDOW: u64 = 64;
-/// Of so many writes one is signaled.
+/// One write in this number is signaled.
 const SIGNAL_INTERVAL: u64 = 16;
 /// Number of reads in one round, and the pause before each, in which the target goes to sleep.
 const READS: u64 = 200;
@@ -39,9 +39,9 @@ pub(crate) enum TargetActivity {
 /// How the target waits for the client's final write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WaitMode {
-    /// It polls its memory, like a program that waits for data.
+    /// It polls its memory, as a waiting program does.
     Poll,
-    /// It computes, and looks at its memory now and then.
+    /// It computes, and polls its memory now and then.
     Compute,
 }
 

@@ -98,7 +98,7 @@ impl Sensitivity {
         values.iter().filter(used).flat_map(trial).collect()
     }
 
-    /// Measures the rows again with a change, and returns those that move; `None` if none does, or if `stop` is set.
+    /// Measures the rows again with a change, and returns the moved ones; `None` if no row moves, or if `stop` is set.
     /// `cards` are the cards changed: machines with several cards are changed alike.
     pub fn try_change(&self, trial: &Trial, cards: &[&str], stop: &AtomicBool) -> Option<Move> {
         let change = format!("{}={}", trial.key, trial.to);
