@@ -207,7 +207,8 @@ impl Window {
 
     /// Reduces elements of a predefined type into a member's in place, and returns the former values if `into` is given, as
     /// [`Window::accumulate`] and [`Window::get_accumulate`] do. All have the same size; without an origin nothing changes. Returns
-    /// false, and changes nothing, if it cannot complete immediately, as [`Window::try_put`] does, or if operands overlap.
+    /// false, and changes nothing, if it cannot complete immediately, as [`Window::try_put`] does, if the operator does not reduce
+    /// the type, or if operands overlap.
     pub fn try_accumulate(
         &self,
         (operator, basic): (Operator, Basic),

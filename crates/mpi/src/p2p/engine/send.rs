@@ -39,7 +39,7 @@ impl Mode {
 /// How a send completes.
 #[derive(Clone, Copy, Default)]
 struct SendTraits {
-    /// Only when the receiver has matched it.
+    /// It completes only when a receive has matched it.
     awaits_fin: bool,
     /// The program waits for it in a blocking call.
     blocks: bool,
