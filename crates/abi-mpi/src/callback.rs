@@ -268,8 +268,8 @@ impl Conversion for ConversionFunctions {
             datatype.cursor(count).map_err(count_error)?.unpack(from, &mut ProgramMemory(Address(address)));
             return Ok(());
         }
-        let there = from.as_ptr().expose_provenance();
-        self.convert((self.read, READ), address, there, (count, datatype))
+        let packed = from.as_ptr().expose_provenance();
+        self.convert((self.read, READ), address, packed, (count, datatype))
     }
 
     fn write(&self, address: usize, count: i64, datatype: &Datatype, into: &mut [u8]) -> mpi::Result<()> {
@@ -277,7 +277,7 @@ impl Conversion for ConversionFunctions {
             datatype.cursor(count).map_err(count_error)?.pack(&ProgramMemory(Address(address)), into);
             return Ok(());
         }
-        let there = into.as_mut_ptr().expose_provenance();
-        self.convert((self.write, WRITE), address, there, (count, datatype))
+        let packed = into.as_mut_ptr().expose_provenance();
+        self.convert((self.write, WRITE), address, packed, (count, datatype))
     }
 }

@@ -98,7 +98,7 @@ pub(crate) fn open(kind: NiKind, pid: Option<u32>, desired: Option<Limits>) -> A
     })
 }
 
-/// Whether messages wait for room.
+/// Reads the setting: whether messages that find no room wait for it; otherwise they are dropped.
 fn is_replay() -> Answer<bool> {
     match std::env::var(FLOW).unwrap_or_default().as_str() {
         "" | "drop" => Ok(false),

@@ -115,7 +115,7 @@ impl Engine {
 
     /// Schedules a task of an identifier. Callers hold the lock of the objects, so that no task runs after the identifier is destroyed.
     pub(crate) fn schedule(&self, at: Time, id: Handle<CmId>, what: DelayedTask) {
-        lock(&self.later).push((at, id, what));
+        lock(&self.delayed_tasks).push((at, id, what));
         self.plan();
     }
 

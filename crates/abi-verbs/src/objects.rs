@@ -79,10 +79,10 @@ pub(crate) struct Engine {
     /// Opened for the first UD queue pair.
     pub(crate) datagrams: Mutex<Option<Arc<Datagrams>>>,
     /// Scheduled tasks of identifiers.
-    pub(crate) later: Mutex<Vec<(Time, Handle<CmId>, DelayedTask)>>,
+    pub(crate) delayed_tasks: Mutex<Vec<(Time, Handle<CmId>, DelayedTask)>>,
     /// Whether any shared receive queue has or had a limit that the thread must poll for.
     pub(crate) has_limits: AtomicBool,
-    /// Counts additions to `later` and to the limits; `planned` wakes the thread after each.
+    /// Counts additions to `delayed_tasks` and to the limits; `planned` wakes the thread after each.
     pub(crate) plans: AtomicU32,
     pub(crate) planned: EventCount,
 }
@@ -160,7 +160,7 @@ pub(crate) struct Cq {
     pub(crate) notified: EventAcks,
     /// Asynchronous events, likewise.
     pub(crate) events: EventAcks,
-    pub(crate) late: DelayedCompletions,
+    pub(crate) delayed: DelayedCompletions,
     /// Set when UD queue pairs complete here; each poll of the queue then moves datagrams.
     pub(crate) datagrams: OnceLock<Arc<Datagrams>>,
     /// The completion that `ibv_start_poll(3)` or `ibv_next_poll(3)` took last, and the sender's queue pair number.
@@ -275,7 +275,7 @@ impl Qp {
     pub(crate) fn state_now(&self) -> u32 {
         let device_qp = self.device_qp();
         let is_dead =
-            device_qp.qp.state() == verbs::QpState::Error && !device_qp.disconnect_hold.is_unaware();
+            device_qp.qp.state() == verbs::QpState::Error && !device_qp.disconnect_hold.hides_failure();
         if is_dead { n::IBV_QPS_ERR } else { self.state.load(Ordering::Relaxed).cast_unsigned() }
     }
 }

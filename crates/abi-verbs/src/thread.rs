@@ -16,7 +16,7 @@ use crate::answer::Answer;
 use crate::cm::{attempt, outcome};
 use crate::engine::{ENGINES, gids, own_ip};
 use crate::objects::{AsyncQpEvent, CmId, DelayedTask, Engine, Objects, Qp};
-use crate::qp::parted;
+use crate::qp::peer_gone;
 use crate::resources::event;
 use crate::slab::Held;
 
@@ -49,7 +49,7 @@ fn open(name: &str) -> verbs::Result<Arc<Engine>> {
         gids,
         objects: Mutex::default(),
         datagrams: Mutex::default(),
-        later: Mutex::default(),
+        delayed_tasks: Mutex::default(),
         has_limits: AtomicBool::new(false),
         plans: AtomicU32::new(0),
         planned: EventCount::new(),
@@ -74,10 +74,10 @@ fn serve(engine: &Engine) {
             (None, None) if plans == engine.plans.load(Ordering::Acquire) => None,
             news => Some(news),
         };
-        let later = lock(&engine.later).iter().map(|(at, ..)| *at).min();
+        let next_task = lock(&engine.delayed_tasks).iter().map(|(at, ..)| *at).min();
         let has_limits = engine.has_limits.load(Ordering::Acquire);
         let limits = has_limits.then(|| engine.device.host().now() + LIMIT_LOOK);
-        let deadline = [later, limits].into_iter().flatten().min();
+        let deadline = [next_task, limits].into_iter().flatten().min();
         match engine.device.host().wait("events", &sources, deadline, look) {
             Some((connection, other)) => {
                 connection.into_iter().for_each(|event| on_connection(engine, event));
@@ -94,12 +94,12 @@ fn run_due_tasks(engine: &Engine) {
     let now = engine.device.host().now();
     // An identifier that is destroyed removes its tasks under this lock.
     let mut objects = lock(&engine.objects);
-    let due: Vec<_> = lock(&engine.later).extract_if(.., |(at, ..)| *at <= now).collect();
-    for (_, id, later) in due {
+    let due: Vec<_> = lock(&engine.delayed_tasks).extract_if(.., |(at, ..)| *at <= now).collect();
+    for (_, id, task) in due {
         let Ok(held) = id.lookup() else { continue };
-        match later {
+        match task {
             DelayedTask::Connect => attempt::retry(engine, &mut objects, id),
-            DelayedTask::End(until) => outcome::ended(engine, held, until),
+            DelayedTask::End(until) => outcome::on_connection_end(engine, held, until),
             DelayedTask::TimeWait => outcome::end_time_wait(held),
         }
     }
@@ -121,11 +121,11 @@ fn on_connection(engine: &Engine, event: CmEvent) {
         }
         CmEvent::Established { qp_num, private_data, info } => {
             let Some(qp_num) = engine.pairing.ready_qp(qp_num) else { return };
-            notify(engine, qp_num, Qp::established, |id| outcome::established(id, private_data, &info));
+            notify(engine, qp_num, Qp::established, |id| outcome::on_established(id, private_data, &info));
         }
         CmEvent::Rejected { qp_num, private_data } => {
             let qp_num = engine.pairing.owner_of(qp_num);
-            notify(engine, qp_num, Qp::failed, |id| outcome::rejected(id, private_data));
+            notify(engine, qp_num, Qp::failed, |id| outcome::on_rejected(id, private_data));
         }
         CmEvent::ConnectFailed { qp_num, why } => {
             let qp_num = engine.pairing.owner_of(qp_num);
@@ -134,7 +134,7 @@ fn on_connection(engine: &Engine, event: CmEvent) {
         // A pair gets no event.
         CmEvent::Disconnected { qp_num } => {
             let until = engine.device.host().now() + outcome::UNPOLLED;
-            notify(engine, qp_num, |_| {}, |id| outcome::ended(engine, id, until));
+            notify(engine, qp_num, |_| {}, |id| outcome::on_connection_end(engine, id, until));
         }
     }
 }
@@ -185,7 +185,7 @@ fn on_event(engine: &Engine, event: &AsyncEvent) {
             objects.srqs.get(srq).into_iter().for_each(|srq| event::queue_srq_event(*srq));
         }
         AsyncEvent::LastWqeReached { qp_num } => {
-            objects.of_event(*qp_num).into_iter().for_each(parted::drained);
+            objects.of_event(*qp_num).into_iter().for_each(peer_gone::report_drained);
         }
         // Events of rails do not concern a program that sees one device.
         _ => {}

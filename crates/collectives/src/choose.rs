@@ -253,8 +253,8 @@ pub fn explain(case: Case, costs: Costs) -> String {
 
 /// The segment size with the lowest cost for a chain of ranks: `sqrt(n alpha / ((p - 2) beta))`.
 fn best_segment(case: &Case, costs: Costs) -> u64 {
-    let behind = case.size.saturating_sub(2) as f64;
-    let best = (case.bytes as f64 * costs.alpha / (behind * costs.beta)).sqrt();
+    let later_ranks = case.size.saturating_sub(2) as f64;
+    let best = (case.bytes as f64 * costs.alpha / (later_ranks * costs.beta)).sqrt();
     // With two ranks, or if bytes cost nothing, a single segment.
     if best.is_finite() { (best as u64).clamp(1, case.bytes.max(1)) } else { case.bytes.max(1) }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::Env;
-use super::connections::disconnect::{MESSAGES, acknowledged, messages_until_empty};
+use super::connections::disconnect::{MESSAGES, connect_and_send_all, messages_until_empty};
 use super::harness::check::expect_success;
 use super::harness::conn::{Conn, Endpoint, Setup, connect};
 use host::{Descriptor, WaitSet};
@@ -89,7 +89,7 @@ pub(super) fn several_pollers_take_each_completion_once(env: &Env) {
 /// slice, a thread that knows of the end and finds the queue empty has received every acknowledged message.
 pub(super) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
     for round in 0..40 {
-        let Some((c, _srq)) = acknowledged(env, round % 2 == 1) else { continue };
+        let Some((c, _srq)) = connect_and_send_all(env, round % 2 == 1) else { continue };
         let (cq, is_over) = (c.b.recv_cq.clone(), Arc::new(AtomicBool::new(false)));
         let (over, waiter) = (is_over.clone(), c.b.waiter.clone());
         let look = move || {

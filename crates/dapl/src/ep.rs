@@ -72,6 +72,7 @@ impl Ep {
         Self::create_in_state(&ia.0, config, state)
     }
 
+    /// Creates an endpoint that begins in a state.
     pub(crate) fn create_in_state(ia: &Arc<IaInner>, given: EpConfig, state: EpState) -> Result<Self> {
         let config = CheckedConfig::new(ia, given)?;
         let inner = Arc::new(EpInner {

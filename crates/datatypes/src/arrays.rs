@@ -226,8 +226,8 @@ fn local_part(
             dimension = Datatype::hvector(count, 1, if count > 1 { bytes(stride)? } else { 0 }, &dimension)?;
         }
         if rest > 0 {
-            let behind = if count > 0 { bytes(count.checked_mul(stride).ok_or_else(overflow)?)? } else { 0 };
-            dimension = Datatype::structure(&[1, 1], &[0, behind], &[dimension, block(rest)?])?;
+            let rest_at = if count > 0 { bytes(count.checked_mul(stride).ok_or_else(overflow)?)? } else { 0 };
+            dimension = Datatype::structure(&[1, 1], &[0, rest_at], &[dimension, block(rest)?])?;
         }
         inner = dimension;
         extent = bytes(sizes[at])?;

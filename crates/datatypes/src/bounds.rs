@@ -7,30 +7,30 @@ pub(crate) struct Bounds {
     pub(crate) size: i64,
     /// The start and end of the data; `None` without data.
     pub(crate) data: Option<(i64, i64)>,
-    /// The start and end of the elements, including their padding.
-    padded: Option<(i64, i64)>,
+    /// The start and end of the elements, including the padding of each part, but not that of the whole.
+    element_bounds: Option<(i64, i64)>,
     /// The outermost lower and upper bounds set by `MPI_Type_create_resized`; `None` if none were set.
-    marks: Option<(i64, i64)>,
+    explicit_bounds: Option<(i64, i64)>,
     /// The strictest alignment of its elements, in bytes.
     pub(crate) align: i64,
 }
 
 impl Bounds {
     /// The bounds without elements.
-    pub(crate) const EMPTY: Self = Self { size: 0, data: None, padded: None, marks: None, align: 1 };
+    pub(crate) const EMPTY: Self = Self { size: 0, data: None, element_bounds: None, explicit_bounds: None, align: 1 };
 
     /// The bounds of contiguous data that begin at the origin.
     pub(crate) const fn new(size: i64, end: i64, align: i64) -> Self {
-        Self { size, data: Some((0, end)), padded: Some((0, end)), marks: None, align }
+        Self { size, data: Some((0, end)), element_bounds: Some((0, end)), explicit_bounds: None, align }
     }
 
-    /// The lower and upper bound. If they were not set, the bounds of the elements, padded so that the next element is aligned;
-    /// `None` if the padding exceeds 64 bits.
+    /// The lower and upper bound: the explicit ones, or the bounds of the elements with padding after them, so that the next
+    /// element is aligned; `None` if the upper bound exceeds 64 bits.
     pub(crate) fn bounds(&self) -> Option<(i64, i64)> {
-        if let Some(marks) = self.marks {
-            return Some(marks);
+        if let Some(explicit_bounds) = self.explicit_bounds {
+            return Some(explicit_bounds);
         }
-        let Some((first, end)) = self.padded else { return Some((0, 0)) };
+        let Some((first, end)) = self.element_bounds else { return Some((0, 0)) };
         let extent = end.checked_sub(first)?;
         let padding = (self.align - extent % self.align) % self.align;
         Some((first, end.checked_add(padding)?))
@@ -38,19 +38,19 @@ impl Bounds {
 
     /// These elements with bounds set; `None` if the upper one exceeds 64 bits.
     pub(crate) fn resized(self, lb: i64, extent: i64) -> Option<Self> {
-        Some(Self { marks: Some((lb, lb.checked_add(extent)?)), ..self })
+        Some(Self { explicit_bounds: Some((lb, lb.checked_add(extent)?)), ..self })
     }
 
     /// These elements as a part of others, including their padding.
     pub(crate) fn as_part(self) -> Option<Self> {
-        let padded = if self.padded.is_some() && self.marks.is_none() { self.bounds() } else { self.padded };
-        Some(Self { padded, ..self })
+        let element_bounds = if self.element_bounds.is_some() && self.explicit_bounds.is_none() { self.bounds() } else { self.element_bounds };
+        Some(Self { element_bounds, ..self })
     }
 
     /// Shifted by this many bytes.
     pub(crate) fn shifted(self, by: i64) -> Option<Self> {
-        let (data, padded) = (shift(self.data, by)?, shift(self.padded, by)?);
-        Some(Self { data, padded, marks: shift(self.marks, by)?, ..self })
+        let (data, element_bounds) = (shift(self.data, by)?, shift(self.element_bounds, by)?);
+        Some(Self { data, element_bounds, explicit_bounds: shift(self.explicit_bounds, by)?, ..self })
     }
 
     /// Repeated with a stride.
@@ -60,8 +60,8 @@ impl Bounds {
         }
         let last = self.shifted(stride.checked_mul(count - 1)?)?;
         let size = self.size.checked_mul(count)?;
-        let (data, padded) = (union(self.data, last.data), union(self.padded, last.padded));
-        Some(Self { size, data, padded, marks: union(self.marks, last.marks), ..self })
+        let (data, element_bounds) = (union(self.data, last.data), union(self.element_bounds, last.element_bounds));
+        Some(Self { size, data, element_bounds, explicit_bounds: union(self.explicit_bounds, last.explicit_bounds), ..self })
     }
 
     /// The union of both type maps; `None` if anything exceeds 64 bits.
@@ -69,8 +69,8 @@ impl Bounds {
         Some(Self {
             size: self.size.checked_add(other.size)?,
             data: union(self.data, other.data),
-            padded: union(self.padded, other.padded),
-            marks: union(self.marks, other.marks),
+            element_bounds: union(self.element_bounds, other.element_bounds),
+            explicit_bounds: union(self.explicit_bounds, other.explicit_bounds),
             align: self.align.max(other.align),
         })
     }

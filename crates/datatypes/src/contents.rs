@@ -31,9 +31,9 @@ impl ConstructorCall {
                 contents.integers = vec![dims, order];
             }
             Combiner::Darray => {
-                let behind = 3 + integers[2] as usize;
-                contents.counts = integers[3..behind].to_vec();
-                contents.integers = [&integers[..3], &integers[behind..]].concat();
+                let counts_end = 3 + integers[2] as usize;
+                contents.counts = integers[3..counts_end].to_vec();
+                contents.integers = [&integers[..3], &integers[counts_end..]].concat();
             }
             Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer => contents.integers = integers,
             _ => {

@@ -108,26 +108,27 @@ fn encode(basic: Basic, element: &[u8], into: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Checks that a value fits if it has fewer bytes in external32.
-fn check_fits(basic: Basic, value: i128, here: usize, there: usize) -> Result<()> {
-    if there >= here {
+fn check_fits(basic: Basic, value: i128, native_len: usize, external_len: usize) -> Result<()> {
+    if external_len >= native_len {
         return Ok(());
     }
-    let bits = 8 * there as u32 - u32::from(is_signed(basic));
+    let bits = 8 * external_len as u32 - u32::from(is_signed(basic));
     let (low, high) =
         if is_signed(basic) { (-1_i128 << bits, (1 << bits) - 1) } else { (0, (1 << bits) - 1) };
     if !(low..=high).contains(&value) {
-        let text = format!("inbuf: {value} does not fit the {there} bytes of {} in external32", basic.name());
+        let text =
+            format!("inbuf: {value} does not fit the {external_len} bytes of {} in external32", basic.name());
         return Err(Error::new(ErrorKind::Conversion, text));
     }
     Ok(())
 }
 
 fn decode(basic: Basic, external: &[u8], element: &mut [u8]) {
-    let (here, there) = (element.len() / parts(basic), external.len() / parts(basic));
-    for (part, bytes) in element.chunks_exact_mut(here).zip(external.chunks_exact(there)) {
+    let (native_len, external_len) = (element.len() / parts(basic), external.len() / parts(basic));
+    for (part, bytes) in element.chunks_exact_mut(native_len).zip(external.chunks_exact(external_len)) {
         let negative = is_signed(basic) && bytes[0] >= 0x80;
         let mut padded = [if negative { 0xff } else { 0 }; 16];
-        padded[16 - there..].copy_from_slice(bytes);
+        padded[16 - external_len..].copy_from_slice(bytes);
         let bits = u128::from_be_bytes(padded);
         match basic.format() {
             Some(Format::X87) => Format::X87.write(Format::QUAD.decode(bits), part),

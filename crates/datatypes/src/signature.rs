@@ -49,10 +49,12 @@ impl Signature {
     }
 }
 
+/// The product modulo [`PRIME`].
 fn multiply(a: u64, b: u64) -> u64 {
     (u128::from(a) * u128::from(b) % u128::from(PRIME)) as u64
 }
 
+/// The power modulo [`PRIME`].
 fn power(base: u64, exponent: u64) -> u64 {
     let (mut result, mut square, mut left) = (1, base, exponent);
     while left > 0 {

@@ -123,6 +123,7 @@ impl Agent {
         }
     }
 
+    /// Reads and carries out orders. Kills all processes if the input has ended or is malformed.
     fn read_orders(&mut self) {
         let mut bytes = vec![0; 64 << 10];
         match rustix::io::read(stdin(), &mut bytes[..]) {

@@ -45,9 +45,10 @@ const FDS_OTHER: u64 = 32;
 /// The exit status when the loader does not find a library of the program.
 const NOT_LOADED: u8 = 127;
 /// The loader's search path for libraries.
-const SEARCHED: &str = "LD_LIBRARY_PATH";
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Variables removed from the environment: they name another launcher, or describe another job.
-const FOREIGN: [&str; 5] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMIX_NAMESPACE", "PMIX_RANK"];
+const OTHER_LAUNCHERS_VARIABLES: [&str; 5] =
+    ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMIX_NAMESPACE", "PMIX_RANK"];
 
 /// A descriptor of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,7 +112,7 @@ struct Process {
 #[derive(Debug)]
 pub(super) struct Crew {
     /// The path of this program, or why it is unknown.
-    own: Result<PathBuf, String>,
+    own_executable: Result<PathBuf, String>,
     guard: Option<Guard>,
     processes: BTreeMap<u32, Process>,
     /// The MPI libraries of programs that ended without any PMI command.
@@ -130,7 +131,7 @@ impl Crew {
     /// A crew without processes.
     pub(super) fn new() -> Self {
         Self {
-            own: install_paths::own_program().map_err(|failure| failure.to_string()),
+            own_executable: install_paths::own_program().map_err(|failure| failure.to_string()),
             guard: None,
             processes: BTreeMap::new(),
             mpi_libraries: BTreeMap::new(),
@@ -264,9 +265,9 @@ impl Crew {
         let child = spawn(&mut command, &theirs, start).map_err(failed)?;
         let pid = child.id();
         guard.watch(Pid::from_child(&child));
-        let search = command.get_envs().find(|(variable, _)| *variable == SEARCHED);
+        let search = command.get_envs().find(|(variable, _)| *variable == LIBRARY_PATH);
         let search =
-            search.map_or_else(|| std::env::var_os(SEARCHED), |(_, value)| value.map(OsString::from));
+            search.map_or_else(|| std::env::var_os(LIBRARY_PATH), |(_, value)| value.map(OsString::from));
         let started = ProgramKey { name: Path::new(name).display().to_string(), file, search };
         self.processes.insert(number, Process::new(child, started, ours));
         self.dumps_at.get_or_insert_with(|| Instant::now() + DUMP_CHECK_INTERVAL);
@@ -276,9 +277,9 @@ impl Crew {
     /// The guard process, started at the first call; it kills the processes if this one dies.
     fn guard(&mut self) -> Result<&mut Guard, String> {
         if self.guard.is_none() {
-            let own = self.own.as_ref().map_err(String::clone)?;
-            let guard = Guard::start(own).map_err(|why| {
-                format!("the guard process, {}, cannot be started: {why}{}", own.display(), remedy(&why))
+            let program = self.own_executable.as_ref().map_err(String::clone)?;
+            let guard = Guard::start(program).map_err(|why| {
+                format!("the guard process, {}, cannot be started: {why}{}", program.display(), remedy(&why))
             });
             self.guard = Some(guard?);
         }
@@ -287,31 +288,34 @@ impl Crew {
 
     /// The value of a variable in the environment of the process.
     fn variable(&self, start: &ProcessSpec, name: &str) -> Option<OsString> {
-        let own = start.variables.iter().rev().find(|(own, _)| own == name);
-        own.map(|(_, value)| value.clone()).or_else(|| std::env::var_os(name))
+        let set = start.variables.iter().rev().find(|(variable, _)| variable == name);
+        set.map(|(_, value)| value.clone()).or_else(|| std::env::var_os(name))
     }
 
     /// Sets the environment of a process.
-    fn set_environment(&self, command: &mut Command, start: &ProcessSpec, pmi: i32) {
-        FOREIGN.iter().for_each(|name| _ = command.env_remove(name));
+    fn set_environment(&self, command: &mut Command, start: &ProcessSpec, pmi_fd: i32) {
+        OTHER_LAUNCHERS_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
         let directory = match &start.mpi {
             Library::None => None,
             Library::In(directory) => Some(PathBuf::from(directory)),
-            Library::Bundled => {
-                self.own.as_deref().ok().and_then(Path::parent).and_then(install_paths::mpi_directory)
-            }
+            Library::Bundled => self
+                .own_executable
+                .as_deref()
+                .ok()
+                .and_then(Path::parent)
+                .and_then(install_paths::mpi_directory),
         };
         command.envs(start.variables.iter().map(|(name, value)| (name, value)));
         if let Some(directory) = directory {
             // After the user's own directories, and before the program's RUNPATH.
-            let chosen = self.variable(start, SEARCHED).filter(|chosen| !chosen.is_empty());
+            let chosen = self.variable(start, LIBRARY_PATH).filter(|chosen| !chosen.is_empty());
             let all = chosen.iter().flat_map(|chosen| std::env::split_paths(chosen)).chain([directory]);
             if let Ok(all) = std::env::join_paths(all) {
-                command.env(SEARCHED, all);
+                command.env(LIBRARY_PATH, all);
             }
         }
         command
-            .env("PMI_FD", pmi.to_string())
+            .env("PMI_FD", pmi_fd.to_string())
             .env("MPI_LOCALRANKID", start.local_rank.to_string())
             .env("MPI_LOCALNRANKS", start.local_size.to_string());
     }

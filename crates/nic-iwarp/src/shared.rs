@@ -136,7 +136,7 @@ impl DeviceShared {
 
     /// Closes a connection such that the peer receives the last bytes.
     pub(crate) fn linger(&self, socket: ForkSafeFd, rest: Vec<u8>) {
-        self.lingering.add(&self.reactor, socket, rest, self.host.now());
+        self.lingering.close_after_sending(&self.reactor, socket, rest, self.host.now());
     }
 
     /// The connections that linger.

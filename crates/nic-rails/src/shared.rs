@@ -29,7 +29,7 @@ pub(crate) struct DeviceShared {
     pub(crate) rail_names: Vec<Arc<str>>,
     pub(crate) keys: Keys,
     /// On each rail, a region without access rights in its own domain: its keys are invalid everywhere.
-    no_access: Vec<(Pd, Mr)>,
+    no_access_regions: Vec<(Pd, Mr)>,
     /// Numbers of queue pairs.
     pub(crate) qp_nums: Mutex<Numbers>,
     next: AtomicU32,
@@ -59,7 +59,7 @@ impl DeviceShared {
             name: format!("rails({})", rails.iter().map(Device::name).collect::<Vec<_>>().join(",")),
             rail_names: rails.iter().map(|rail| rail.name().into()).collect(),
             keys: Keys::new(seeded_rng(is_virtual)?),
-            no_access: rails.iter().map(no_access).collect::<Result<_>>()?,
+            no_access_regions: rails.iter().map(create_no_access_region).collect::<Result<_>>()?,
             next: AtomicU32::new(1),
             turn: AtomicU32::new(0),
             random: Mutex::new(seeded_rng(is_virtual)?),
@@ -108,8 +108,8 @@ impl DeviceShared {
     }
 
     /// A region of a rail without access rights; its keys replace keys that name nothing.
-    pub(crate) fn no_access(&self, rail: usize) -> &Mr {
-        &self.no_access[rail].1
+    pub(crate) fn no_access_region(&self, rail: usize) -> &Mr {
+        &self.no_access_regions[rail].1
     }
 
     /// Queues an asynchronous event for the program.
@@ -137,7 +137,7 @@ impl DeviceShared {
         post: impl FnOnce(&[Sge]) -> Result<R>,
     ) -> Result<R> {
         let local = |sge: &Sge| {
-            let lkey = self.keys.get(sge.lkey, lane).unwrap_or_else(|| self.no_access(lane).lkey());
+            let lkey = self.keys.get(sge.lkey, lane).unwrap_or_else(|| self.no_access_region(lane).lkey());
             Sge { lkey, ..*sge }
         };
         if let [one] = sges {
@@ -150,7 +150,7 @@ impl DeviceShared {
     }
 }
 
-fn no_access(rail: &Device) -> Result<(Pd, Mr)> {
+fn create_no_access_region(rail: &Device) -> Result<(Pd, Mr)> {
     let pd = rail.alloc_pd()?;
     let mr = pd.reg_mr(&Buf::alloc(1)?, Access::empty())?;
     Ok((pd, mr))

@@ -223,7 +223,7 @@ impl PolledCq {
     fn poll_sends(&self, state: &PollState, wcs: &mut [Wc]) -> usize {
         self.completions.poll_sends(wcs, |done| {
             if let Some(qp) = state.senders.get(done.cq_slot as usize).and_then(Option::as_ref) {
-                qp.sending.reclaim(done.upto);
+                qp.sending.reclaim(done.posted_count);
             }
         })
     }

@@ -328,15 +328,15 @@ impl PeerMemory {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the copy does not fit"));
         }
         let local = libc::iovec { iov_base: from.base.as_ptr().cast::<c_void>(), iov_len: len };
-        let there = std::ptr::with_exposed_provenance_mut::<c_void>(self.addr as usize);
-        let remote = libc::iovec { iov_base: there, iov_len: len };
+        let remote_base = std::ptr::with_exposed_provenance_mut::<c_void>(self.addr as usize);
+        let remote = libc::iovec { iov_base: remote_base, iov_len: len };
         for _ in 0..times {
             // SAFETY: `local` is mapped (checked above); the kernel checks `remote`, which is never of this
             // process (`new`). Test: peer_memory_refuses_bad_addresses_and_this_process.
-            let done = unsafe { libc::process_vm_writev(self.pid, &local, 1, &remote, 1, 0) };
-            match usize::try_from(done) {
+            let written = unsafe { libc::process_vm_writev(self.pid, &local, 1, &remote, 1, 0) };
+            match usize::try_from(written) {
                 Err(_) => return Err(io::Error::last_os_error()),
-                Ok(done) if done < len => {
+                Ok(written) if written < len => {
                     return Err(io::Error::other("process_vm_writev wrote only a part"));
                 }
                 Ok(_) => {}

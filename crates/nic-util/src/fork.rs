@@ -95,14 +95,14 @@ extern "C" fn after_fork_in_parent() {
 
 extern "C" fn after_fork_in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    let held = FORK_LOCK.try_with(RefCell::take).ok().flatten();
-    let (Some(held), Some(dev_null)) = (held, DEV_NULL.get()) else { return };
-    for descriptor in &held.descriptors {
+    let inherited = FORK_LOCK.try_with(RefCell::take).ok().flatten();
+    let (Some(inherited), Some(dev_null)) = (inherited, DEV_NULL.get()) else { return };
+    for descriptor in &inherited.descriptors {
         // SAFETY: the descriptor is ours and stays open, but no longer reaches a peer. dup3(2) is
         // async-signal-safe.
         unsafe { libc::dup3(*dev_null, *descriptor, libc::O_CLOEXEC) };
     }
-    for (&at, &(len, open)) in &held.mappings {
+    for (&at, &(len, open)) in &inherited.mappings {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
         let at = at as *mut libc::c_void;
         // SAFETY: the range is mapped by a segment, and the child has a single thread; references into the

@@ -21,7 +21,7 @@ const LINE_COST: usize = 64;
 /// Suffix of a key whose value is encoded.
 const ENCODED: &str = "_encoded";
 /// The key by which a server announces, with its limits, that it accepts encoded values.
-pub(crate) const CAN_DECODE: &str = "nicety_encoded";
+pub(crate) const ACCEPTS_ENCODED: &str = "nicety_encoded";
 /// The longest text that can be sent encoded, in bytes: its line is one message.
 const ENCODED_LEN_MAX: usize = (MESSAGE_LEN_MAX - LINE_COST) / 2;
 

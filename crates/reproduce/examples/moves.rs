@@ -14,17 +14,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let wanted =
         |group: &&[&str]| asked.is_empty() || asked.iter().any(|card| group[0].ends_with(card.as_str()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let go = AtomicBool::new(false);
+    // Never set: an interrupt ends this program.
+    let stop = AtomicBool::new(false);
     let mut out = csv::Writer::from_writer(stdout());
     for cards in GROUPS.iter().copied().filter(wanted) {
         let began = Instant::now();
-        let all = Sensitivity::new(reproduce::machines(&[])?, cards, threads, &go);
-        let trials = all.trials(cards[0]);
+        let sensitivity = Sensitivity::new(reproduce::machines(&[])?, cards, threads, &stop);
+        let trials = sensitivity.trials(cards[0]);
         eprintln!("{}: {} changes, base in {:.1?}", cards[0], trials.len(), began.elapsed());
         for trial in trials {
-            let moved = all.moved(&trial, cards, &go).filter(|moved| !moved.rows.is_empty());
-            if let Some(moved) = moved {
-                moved.write(&mut out)?;
+            let effects =
+                sensitivity.try_change(&trial, cards, &stop).filter(|effects| !effects.rows.is_empty());
+            if let Some(effects) = effects {
+                effects.write(&mut out)?;
                 out.flush()?;
             }
         }

@@ -22,21 +22,21 @@ fn alike(a: &Move, b: &Move) -> bool {
 /// changes without an entry.
 #[test]
 fn the_stored_table_is_that_of_the_model() {
-    let (stored, go) = (Moves::stored(), AtomicBool::new(false));
+    let (stored, stop) = (Moves::stored(), AtomicBool::new(false));
     for card in SAMPLED {
-        let all = Sensitivity::new(machines(&[]).expect("the machine files"), &[card], 2, &go);
+        let all = Sensitivity::new(machines(&[]).expect("the machine files"), &[card], 2, &stop);
         let lines: Vec<&Move> = stored.iter().filter(|line| line.card == card).collect();
         assert!(lines.len() > 2 * LINES, "{} lines of {card}", lines.len());
         for line in lines.iter().step_by(lines.len() / LINES) {
             let (card, key) = (line.card.clone(), line.key.clone());
             let trial = Trial { card, key, to: line.to, assumed: line.assumed };
-            let again = all.moved(&trial, &[line.card.as_str()], &go).expect("a moved row");
+            let again = all.try_change(&trial, &[line.card.as_str()], &stop).expect("a moved row");
             assert!(alike(line, &again), "{line:?}\nis now {again:?}");
         }
         let missing = |trial: &Trial| !lines.iter().any(|line| line.key == trial.key && line.to == trial.to);
         let unmoved = all.trials(card).into_iter().filter(missing).take(2);
         for trial in unmoved {
-            let moved = all.moved(&trial, &[card], &go);
+            let moved = all.try_change(&trial, &[card], &stop);
             assert!(moved.is_none_or(|moved| moved.rows.is_empty()), "{trial:?} moves rows");
         }
     }

@@ -20,7 +20,7 @@ struct Instance(*mut std::ffi::c_void);
 unsafe impl Send for Instance {}
 
 /// Wraps the program's agent.
-fn agent(agent: ProxyAgent) -> Option<Agent> {
+fn wrap_agent(agent: ProxyAgent) -> Option<Agent> {
     let function = agent.proxy_agent_func?;
     let instance = Instance(agent.instance_data);
     Some(Box::new(move |evd| {
@@ -34,7 +34,7 @@ pub(crate) extern "C" fn create(ia: Handle, proxy: ProxyAgent, cno: Out<Handle>)
     dat_return(|| {
         let object = handles::ia(ia, Subtype::HandleIa)?;
         let place = cno.required(Error::argument(Subtype::Arg3))?;
-        let cno = Cno::create(&object.ia, agent(proxy))?;
+        let cno = Cno::create(&object.ia, wrap_agent(proxy))?;
         let handle = handles::insert(Object::Cno(cno.clone()), label(ia))?;
         cno.set_label(label(handle));
         place.set(handle);
@@ -43,7 +43,7 @@ pub(crate) extern "C" fn create(ia: Handle, proxy: ProxyAgent, cno: Out<Handle>)
 }
 
 pub(crate) extern "C" fn modify_agent(cno: Handle, proxy: ProxyAgent) -> u32 {
-    dat_return(|| handles::cno(cno, Subtype::HandleCno)?.modify_agent(agent(proxy)))
+    dat_return(|| handles::cno(cno, Subtype::HandleCno)?.modify_agent(wrap_agent(proxy)))
 }
 
 pub(crate) extern "C" fn query(cno: Handle, fields: u32, param: Out<CnoParam>) -> u32 {

@@ -177,7 +177,7 @@ fn other_event(evd: Handle, event: DaplEvent) -> (u32, EventData) {
             (RMR_BIND_COMPLETION, EventData { rmr_bind: data })
         }
         DaplEvent::ConnectionRequest(request) => {
-            (CONNECTION_REQUEST, EventData { cr_arrival: arrival(evd, *request) })
+            (CONNECTION_REQUEST, EventData { cr_arrival: insert_request(evd, *request) })
         }
         DaplEvent::Connection { ep, kind, private_data } => {
             let ep_handle = from_label(ep);
@@ -208,8 +208,9 @@ fn lend(handle: Handle, bytes: &[u8]) -> (i32, *mut std::ffi::c_void) {
     }
 }
 
-/// Converts a connection request to C. A request for which no handle is left is dropped, which rejects it.
-fn arrival(evd: Handle, request: RequestEvent) -> CrArrivalData {
+/// Creates the handles of a connection request, and converts it to C. A request for which no handle is left is dropped, which
+/// rejects it.
+fn insert_request(evd: Handle, request: RequestEvent) -> CrArrivalData {
     let ia = handles::lookup(evd).map_or(0, |entry| entry.ia.load(Ordering::Relaxed));
     let cr = request.cr.clone();
     // An endpoint created for the request has no handle yet.

@@ -70,9 +70,9 @@ pub(crate) fn comm_free_keyval(keyval: Out<i32>) -> Answer {
     let number = keyval.get().unwrap_or(c::MPI_KEYVAL_INVALID);
     let mut keys = lock(&KEYS);
     keys.get(number)?;
-    keys.by_number.retain(|&known, of| {
-        of.is_freed |= known == number;
-        !of.is_freed || of.key.is_held()
+    keys.by_number.retain(|&other, registered| {
+        registered.is_freed |= other == number;
+        !registered.is_freed || registered.key.is_held()
     });
     keyval.set(c::MPI_KEYVAL_INVALID);
     Ok(())
@@ -147,23 +147,24 @@ pub(crate) use comm_free_keyval as type_free_keyval;
 /// MPI 5.0, section 7.7.3.
 pub(crate) use comm_free_keyval as win_free_keyval;
 
-/// The address of a predefined attribute of communicators, where programs read the integer; the outer `None` is an unknown key.
-fn predefined(number: i32) -> Answer<Option<Option<usize>>> {
+/// The address of a predefined attribute of communicators, where programs read the integer. The outer `None`: no such predefined
+/// attribute; the inner one: it has no value in this job.
+fn predefined_address(number: i32) -> Answer<Option<Option<usize>>> {
     static TAG_UB: i32 = mpi::TAG_MAX;
     static HOST: i32 = c::MPI_PROC_NULL;
     static IO: i32 = c::MPI_ANY_SOURCE;
     static WTIME_IS_GLOBAL: i32 = 0;
     let state = state::state()?;
     let at = |place: *const i32| place.expose_provenance();
-    let known = |place: &'static i32| (*place >= 0).then(|| at(place));
+    let if_set = |place: &'static i32| (*place >= 0).then(|| at(place));
     let value = match number {
         c::MPI_TAG_UB => Some(at(&raw const TAG_UB)),
         c::MPI_HOST => Some(at(&raw const HOST)),
         c::MPI_IO => Some(at(&raw const IO)),
         c::MPI_WTIME_IS_GLOBAL => Some(at(&raw const WTIME_IS_GLOBAL)),
         c::MPI_LASTUSEDCODE => Some(at(LAST_USED.as_ptr())),
-        c::MPI_APPNUM => known(&state.appnum),
-        c::MPI_UNIVERSE_SIZE => known(&state.universe),
+        c::MPI_APPNUM => if_set(&state.appnum),
+        c::MPI_UNIVERSE_SIZE => if_set(&state.universe),
         _ => return Ok(None),
     };
     // With sessions alone, without `MPI_Init`, `MPI_TAG_UB` is the only one (MPI 5.0, section 9.1.2).
@@ -182,7 +183,7 @@ fn store_attribute(value: Option<usize>, attribute_val: Address, flag: Out<i32>)
 /// MPI 5.0, section 7.7.2.
 pub(crate) fn comm_get_attr(comm: Comm, keyval: i32, attribute_val: Address, flag: Out<i32>) -> Answer {
     let comm = get(comm, "comm")?;
-    let value = match predefined(keyval)? {
+    let value = match predefined_address(keyval)? {
         Some(value) => value,
         None => comm.attribute(&comm_key(keyval)?),
     };

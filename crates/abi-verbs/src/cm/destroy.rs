@@ -40,7 +40,7 @@ pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
     for context in shared::contexts() {
         let mut objects = lock(&context.engine.objects);
         objects.ids.retain(|_, known| *known != id);
-        lock(&context.engine.later).retain(|(_, known, _)| *known != id);
+        lock(&context.engine.delayed_tasks).retain(|(_, known, _)| *known != id);
     }
     let ports = reserve::release(held);
     // From here on no events reach the identifier.

@@ -190,7 +190,7 @@ pub(crate) fn rdma_create_srq_ex(id: Handle<CmId>, attr: Out<ibv_srq_init_attr_e
     context_of(id)?;
     let pd = domain(id, pd);
     (found.comp_mask, found.pd) = (found.comp_mask | n::IBV_SRQ_INIT_ATTR_PD, pd.cast());
-    let srq = srq::create_of(&mut found)?;
+    let srq = srq::create_extended(&mut found)?;
     attr.set(found);
     id.update_c(|seen| (seen.srq, seen.pd) = (srq.cast(), pd.cast()));
     Ok(())

@@ -62,7 +62,7 @@ pub(crate) fn requested(engine: &Engine, request: ConnectRequest) {
 }
 
 /// The connection is established.
-pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo) {
+pub(crate) fn on_established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo) {
     let mut state = lock(&id.state);
     if state.is_datagram {
         // The listener there accepts connections and is not a datagram service.
@@ -104,7 +104,7 @@ const UNSUPPORTED: c_int = 1;
 const REFUSED: c_int = 2;
 
 /// The peer has rejected the request, or has answered with a datagram service.
-pub(crate) fn rejected(id: Held<CmId>, private_data: Vec<u8>) {
+pub(crate) fn on_rejected(id: Held<CmId>, private_data: Vec<u8>) {
     let state = give_up(&id);
     if let Some((service, said)) = Service::decode(&private_data).filter(|_| state.is_datagram) {
         let pending = PendingCmEvent::new(id.handle(), n::RDMA_CM_EVENT_ESTABLISHED, 0);
@@ -150,7 +150,7 @@ fn give_up(id: &Held<CmId>) -> MutexGuard<'_, CmIdState> {
 /// The connection has ended. If the peer ended it, the event waits, at most until `until`, for the program to poll all successful
 /// completions of sends and receives. A card reports the end a while after its last completion; programs destroy the queue pair on this
 /// event and would lose completions that they have not polled.
-pub(crate) fn ended(engine: &Engine, id: Held<CmId>, until: Time) {
+pub(crate) fn on_connection_end(engine: &Engine, id: Held<CmId>, until: Time) {
     let state = lock(&id.state);
     let qp = match &state.end {
         LocalEnd::Qp(qp) if state.phase == CmPhase::Connected && !state.is_leaving => qp.lookup().ok(),
@@ -161,12 +161,12 @@ pub(crate) fn ended(engine: &Engine, id: Held<CmId>, until: Time) {
     if now < until && qp.is_some_and(|qp| qp.verbs().has_completed()) {
         engine.schedule(now + LOOK, id.handle(), DelayedTask::End(until));
     } else {
-        disconnected(engine, id);
+        on_disconnected(engine, id);
     }
 }
 
 /// Reports the end of a connection.
-fn disconnected(engine: &Engine, id: Held<CmId>) {
+fn on_disconnected(engine: &Engine, id: Held<CmId>) {
     let mut state = lock(&id.state);
     if state.phase == CmPhase::Closed {
         return;
@@ -190,11 +190,11 @@ pub(crate) fn end_time_wait(id: Held<CmId>) {
 }
 
 /// The program destroys or resets a connected queue pair. The device reports no further events for it.
-pub(crate) fn abandoned(engine: &Engine, id: Handle<CmId>) {
+pub(crate) fn on_request_abandoned(engine: &Engine, id: Handle<CmId>) {
     let Ok(id) = id.lookup() else { return };
     let phase = lock(&id.state).phase;
     match phase {
-        CmPhase::Connected => disconnected(engine, id),
+        CmPhase::Connected => on_disconnected(engine, id),
         CmPhase::Connecting | CmPhase::Accepting => failed(id, &CmFailure::PeerGone),
         _ => {}
     }

@@ -45,7 +45,7 @@ impl DeviceQp {
     pub(crate) fn unregister(&self, engine: &Engine, objects: &mut Objects) {
         let number = self.qp.num();
         objects.qps_by_device_number.remove(&number);
-        objects.ids.remove(&number).into_iter().for_each(|id| outcome::abandoned(engine, id));
+        objects.ids.remove(&number).into_iter().for_each(|id| outcome::on_request_abandoned(engine, id));
         if let (Some(bridge), Ok(datagrams)) = (&self.bridge, engine.datagrams()) {
             datagrams.remove(bridge, &engine.pairing);
         }

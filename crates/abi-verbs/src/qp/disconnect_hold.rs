@@ -1,5 +1,5 @@
 //! [`DisconnectHold`] withholds completions of a queue pair until its program has learned that the peer has gone; then [`DelayedCompletions`] delivers them.
-//! `parted` explains why.
+//! `peer_gone` explains why.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -11,8 +11,8 @@ use verbs::Wc;
 /// Whether a queue pair withholds completions, and which.
 #[derive(Default)]
 pub(crate) struct DisconnectHold {
-    /// Connected out of band, and the program has not learned that it failed.
-    is_unaware: AtomicBool,
+    /// Connected out of band, and the program has not learned of a failure.
+    hides_failure: AtomicBool,
     withheld: Mutex<Withheld>,
 }
 
@@ -66,33 +66,34 @@ impl DelayedCompletions {
 impl DisconnectHold {
     /// Starts withholding: the queue pair is connected out of band.
     pub(crate) fn begin(&self) {
-        self.is_unaware.store(true, Ordering::Release);
+        self.hides_failure.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_unaware(&self) -> bool {
-        self.is_unaware.load(Ordering::Acquire)
+    /// Whether the program must not see yet that the peer has gone.
+    pub(crate) fn hides_failure(&self) -> bool {
+        self.hides_failure.load(Ordering::Acquire)
     }
 
-    /// The program learns of the failure: withheld completions move to the queue of its receives. Returns whether a withheld last-WQE
-    /// event must be reported too.
-    pub(crate) fn learn(&self, receives: &DelayedCompletions) -> bool {
+    /// Ends withholding, since the program learns of the failure: withheld completions move to the queue of its receives. Returns whether
+    /// a withheld last-WQE event must be reported too.
+    pub(crate) fn end(&self, receives: &DelayedCompletions) -> bool {
         let mut withheld = lock(&self.withheld);
-        self.is_unaware.store(false, Ordering::Release);
+        self.hides_failure.store(false, Ordering::Release);
         receives.add(withheld.wcs.drain(..));
         std::mem::take(&mut withheld.is_drained)
     }
 
-    /// Its receives from a shared queue have completed. Returns whether to report that now.
-    pub(crate) fn drained(&self) -> bool {
+    /// Its receives from a shared queue have completed. Returns whether to report that now; else the event is withheld.
+    pub(crate) fn may_report_drained(&self) -> bool {
         let mut withheld = lock(&self.withheld);
-        withheld.is_drained = self.is_unaware();
+        withheld.is_drained = self.hides_failure();
         !withheld.is_drained
     }
 
     /// Withholds a completion; returns it if the program already knows of the failure.
     pub(crate) fn withhold(&self, wc: Wc) -> Option<Wc> {
         let mut withheld = lock(&self.withheld);
-        if !self.is_unaware() {
+        if !self.hides_failure() {
             return Some(wc);
         }
         withheld.wcs.push(wc);

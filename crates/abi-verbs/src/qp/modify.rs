@@ -12,7 +12,7 @@ use crate::address;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::objects::{Qp, Settings};
-use crate::qp::parted;
+use crate::qp::peer_gone;
 use crate::qp::reset::reset;
 use crate::qp::settings::{RETRY_COUNT, pause, set_visible_state};
 use crate::qp::states;
@@ -49,7 +49,7 @@ pub(crate) fn change(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
     }
     if to == n::IBV_QPS_ERR {
         qp.failed();
-        parted::learn(qp);
+        peer_gone::deliver_withheld(qp);
     }
     if !qp.is_datagram() {
         set_retries(qp, attr, mask)?;

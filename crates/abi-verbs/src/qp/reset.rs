@@ -33,7 +33,7 @@ pub(crate) fn reset(qp: Held<Qp>) -> Answer {
     let former = qp.current.begin(next);
     drop(objects);
     drop(former);
-    qp.cqs().into_iter().for_each(|cq| cq.late.forget(number));
+    qp.cqs().into_iter().for_each(|cq| cq.delayed.forget(number));
     *lock(&qp.settings) = Settings::default();
     entered
 }

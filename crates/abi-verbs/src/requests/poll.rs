@@ -13,7 +13,7 @@ use verbs::{Wc, WcOpcode, WcStatus};
 use crate::answer;
 use crate::errno::Errno;
 use crate::objects::{Channel, Cq};
-use crate::qp::parted::sift;
+use crate::qp::peer_gone::remove_withheld;
 use crate::slab::{Handle, Held};
 use crate::ud::Datagrams;
 
@@ -86,21 +86,21 @@ fn take_datagrams(
     write_completions(&wcs[..found], place, |wc| source(datagrams, wc))
 }
 
-/// Takes completions that are not withheld.
+/// Takes completions that the program may see: first delayed ones, then those of the device that are not withheld.
 #[inline]
 fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
     loop {
-        let late = cq.late.take(place);
-        if late != 0 {
-            return Ok(late);
+        let delayed = cq.delayed.take(place);
+        if delayed != 0 {
+            return Ok(delayed);
         }
         let found = cq.cq.poll(place)?;
-        let told = match &mut place[..found] {
+        let kept = match &mut place[..found] {
             all if all.iter().all(Wc::is_ok) => return Ok(found),
-            some => sift(cq, some),
+            some => remove_withheld(cq, some),
         };
-        if told != 0 {
-            return Ok(told);
+        if kept != 0 {
+            return Ok(kept);
         }
     }
 }

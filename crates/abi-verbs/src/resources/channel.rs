@@ -19,10 +19,10 @@ use crate::usage::UseCount;
 pub(crate) fn ibv_create_comp_channel(context: Handle<Context>) -> Answer<Handle<Channel>> {
     let channel = context.lookup()?.engine.device.create_comp_channel()?;
     let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let own = channel.fd().ok_or(Errno::OPNOTSUPP)?;
-    epoll::add(&fd, own, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-    let seen = ibv_comp_channel { context: Context::address(context), fd: fd.as_raw_fd(), refcnt: 0 };
-    Channel::slab().insert(seen, Channel { channel, fd, cqs: Mutex::default(), users: UseCount::default() })
+    let device_fd = channel.fd().ok_or(Errno::OPNOTSUPP)?;
+    epoll::add(&fd, device_fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    let c_part = ibv_comp_channel { context: Context::address(context), fd: fd.as_raw_fd(), refcnt: 0 };
+    Channel::slab().insert(c_part, Channel { channel, fd, cqs: Mutex::default(), users: UseCount::default() })
 }
 
 pub(crate) fn ibv_destroy_comp_channel(channel: Handle<Channel>) -> Answer {

@@ -40,7 +40,7 @@ fn create(
         users: UseCount::default(),
         notified: EventAcks::default(),
         events: EventAcks::default(),
-        late: DelayedCompletions::default(),
+        delayed: DelayedCompletions::default(),
         datagrams: OnceLock::new(),
         current: Mutex::default(),
     };
@@ -84,7 +84,7 @@ pub(crate) fn ibv_resize_cq(cq: Handle<Cq>, cqe: i32) -> Answer {
         // device process them.
         datagrams.transfer_until(|| drop(cq.cq.resize(cq.cq.cqe())));
     }
-    if cq.late.len() > size as usize {
+    if cq.delayed.len() > size as usize {
         return Err(Errno::INVAL);
     }
     cq.cq.resize(size)?;

@@ -45,13 +45,13 @@ pub(crate) fn ibv_create_srq(pd: Handle<Pd>, init: Out<ibv_srq_init_attr>) -> An
 
 pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_srq_init_attr_ex>) -> Answer<Handle<Srq>> {
     let mut found = init.get().ok_or(Errno::INVAL)?;
-    let srq = create_of(&mut found)?;
+    let srq = create_extended(&mut found)?;
     init.set(found);
     Ok(srq)
 }
 
 /// Creates a shared receive queue from extended attributes, and updates them to its actual capabilities.
-pub(crate) fn create_of(init: &mut ibv_srq_init_attr_ex) -> Answer<Handle<Srq>> {
+pub(crate) fn create_extended(init: &mut ibv_srq_init_attr_ex) -> Answer<Handle<Srq>> {
     let is_basic =
         init.comp_mask & n::IBV_SRQ_INIT_ATTR_TYPE == 0 || init.srq_type as u32 == n::IBV_SRQT_BASIC;
     if !is_basic || init.comp_mask & n::IBV_SRQ_INIT_ATTR_PD == 0 {

@@ -16,7 +16,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     let (mut schedule, number, size) = (Schedule::default(), task.relative_rank(), task.size);
     let (mine, end) = (task.output.block(0), tree::subtree_end(task.relative_rank(), task.size));
     let Some(parent) = tree::parent(number) else {
-        root(&mut schedule, task);
+        plan_root(&mut schedule, task);
         return schedule;
     };
     if end == number + 1 {
@@ -35,7 +35,8 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     schedule
 }
 
-fn root(schedule: &mut Schedule, task: &Task) {
+/// The root sends each child the blocks of its subtree, and copies its own.
+fn plan_root(schedule: &mut Schedule, task: &Task) {
     let (size, root) = (task.size, task.rank);
     for child in tree::children(0, size).into_iter().rev() {
         let (first, end) = (root + child, root + tree::subtree_end(child, size));

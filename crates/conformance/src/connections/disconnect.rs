@@ -169,7 +169,7 @@ pub(crate) const MESSAGES: u64 = 60;
 
 /// A connected pair whose far end has receives for all messages, of its own or shared; all messages are sent and
 /// acknowledged. `None` if the device has no shared receive queues.
-pub(crate) fn acknowledged(env: &Env, is_shared: bool) -> Option<(Conn, Option<Srq>)> {
+pub(crate) fn connect_and_send_all(env: &Env, is_shared: bool) -> Option<(Conn, Option<Srq>)> {
     let setup = Setup::default();
     let pd = env.b.alloc_pd().expect("a protection domain");
     if is_shared && env.b.attr().max_srq == 0 {
@@ -211,7 +211,7 @@ pub(crate) fn messages_until_empty(cq: &Cq) -> u64 {
 /// message: it may destroy the queue pair.
 pub(crate) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
     for round in 0..12 {
-        let Some((c, _srq)) = acknowledged(env, round % 2 == 1) else { continue };
+        let Some((c, _srq)) = connect_and_send_all(env, round % 2 == 1) else { continue };
         c.a.cm.disconnect(&c.a.qp).expect("disconnect");
         c.b.waiter.disconnected(&c.b.cm, c.b.qp.num());
         assert_eq!(messages_until_empty(&c.b.recv_cq), MESSAGES, "messages of round {round}");

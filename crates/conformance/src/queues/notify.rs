@@ -43,8 +43,14 @@ impl NotifiedConn {
         assert!(a.next_sent().is_ok());
     }
 
-    fn arm(&self, solicited_only: bool) {
-        self.c.b.recv_cq.req_notify(solicited_only).expect("armed");
+    /// Arms the receive queue for its next completion.
+    fn arm(&self) {
+        self.c.b.recv_cq.req_notify(false).expect("armed");
+    }
+
+    /// Arms the receive queue for its next solicited or failed completion.
+    fn arm_solicited(&self) {
+        self.c.b.recv_cq.req_notify(true).expect("armed");
     }
 
     /// The next event must come from the receive queue.
@@ -77,7 +83,7 @@ impl NotifiedConn {
 pub(crate) fn one_event_per_arming(env: &Env) {
     let Some(w) = connect_with_channel(env) else { return };
     for _ in 0..3 {
-        w.arm(false);
+        w.arm();
         (0..5).for_each(|_| w.send(SendFlags::empty()));
         w.event();
         w.expect_received(5);
@@ -99,7 +105,7 @@ pub(crate) fn pending_completions_cause_no_event(env: &Env) {
     w.send(SendFlags::empty());
     // The receive completes independently of the send: waits until it has.
     env.waiter.no_completion(&w.c.b.send_cq, "nothing was sent from here");
-    w.arm(false);
+    w.arm();
     w.no_event("the completion came before the arming");
     w.send(SendFlags::empty());
     w.event();
@@ -109,7 +115,7 @@ pub(crate) fn pending_completions_cause_no_event(env: &Env) {
 /// Armed for solicited completions, others cause no event (IBA 11.4.2.2).
 pub(crate) fn arm_solicited_ignores_other_completions(env: &Env) {
     let Some(w) = connect_with_channel(env) else { return };
-    w.arm(true);
+    w.arm_solicited();
     w.send(SendFlags::empty());
     w.send(SendFlags::empty());
     w.no_event("not solicited");
@@ -122,12 +128,12 @@ pub(crate) fn arm_solicited_ignores_other_completions(env: &Env) {
 /// Arming for any completion includes solicited ones, and overrides earlier arming for solicited ones only.
 pub(crate) fn arm_any_overrides_arm_solicited(env: &Env) {
     let Some(w) = connect_with_channel(env) else { return };
-    w.arm(false);
+    w.arm();
     w.send(SendFlags::SOLICITED);
     w.event();
     w.expect_received(1);
-    w.arm(true);
-    w.arm(false);
+    w.arm_solicited();
+    w.arm();
     w.send(SendFlags::empty());
     w.event();
     w.expect_received(1);
@@ -137,7 +143,7 @@ pub(crate) fn arm_any_overrides_arm_solicited(env: &Env) {
 /// A write with immediate data can be solicited.
 pub(crate) fn writes_with_immediate_are_solicited(env: &Env) {
     let Some(w) = connect_with_channel(env) else { return };
-    w.arm(true);
+    w.arm_solicited();
     let (a, b) = (&w.c.a, &w.c.b);
     let data = [a.host.sge(0, 8)];
     a.post(&SendWr::new(1, SendOp::WriteImm(b.host.remote(0), 1), &data).with(SendFlags::SOLICITED));
@@ -148,7 +154,7 @@ pub(crate) fn writes_with_immediate_are_solicited(env: &Env) {
 /// Failed completions count as solicited (IBA 11.4.2.2).
 pub(crate) fn failures_count_as_solicited(env: &Env) {
     let Some(w) = connect_with_channel(env) else { return };
-    w.arm(true);
+    w.arm_solicited();
     w.c.b.qp.to_error();
     w.event();
     w.expect_received(64);
@@ -162,7 +168,7 @@ pub(crate) fn the_descriptor_is_readable(env: &Env) {
         return assert_eq!(env.b.host().clock(), host::ClockKind::Virtual);
     };
     assert!(!before, "readable without an event");
-    w.arm(false);
+    w.arm();
     assert_eq!(w.readable(), Some(false), "readable by arming");
     w.send(SendFlags::empty());
     env.waiter.until("readable descriptor", || (w.readable() == Some(true)).then_some(()));
@@ -226,12 +232,12 @@ pub(crate) fn send_completions_notify(env: &Env) {
 pub(crate) fn arm_poll_sleep_misses_nothing(env: &Env) {
     let Some(w) = connect_with_channel(env) else { return };
     let mut seen = 0;
-    w.arm(false);
+    w.arm();
     for sent in 1..=60 {
         w.send(SendFlags::empty());
         while seen < sent {
             w.event();
-            w.arm(false);
+            w.arm();
             while w.c.b.recv_cq.poll_one().expect("no overrun").is_some() {
                 seen += 1;
             }
@@ -246,7 +252,7 @@ pub(crate) fn arm_poll_sleep_misses_nothing(env: &Env) {
 pub(crate) fn notifying_writes_complete_as_writes(env: &Env) {
     let Some(w) = connect_with_channel(env) else { return };
     let (a, b) = (&w.c.a, &w.c.b);
-    w.arm(false);
+    w.arm();
     let sge = [a.host.sge(0, 64)];
     let plain = SendWr::new(1, SendOp::Write(b.host.remote(64)), &sge);
     let notifying = SendWr { wr_id: 2, ..plain }.with(SendFlags::NOTIFY);

@@ -30,7 +30,7 @@ fn connect_to_srq(env: &Env, init: SrqInit, count: usize) -> Option<SrqConns> {
     Some(SrqConns { srq, senders, receivers })
 }
 
-const INIT: SrqInit = SrqInit { max_wr: 64, max_sge: 2 };
+const SRQ_INIT: SrqInit = SrqInit { max_wr: 64, max_sge: 2 };
 
 impl SrqConns {
     #[track_caller]
@@ -50,7 +50,7 @@ impl SrqConns {
 /// Messages of two queue pairs consume the shared receives in the order of arrival; each completion names the queue
 /// pair that consumed the receive.
 pub(crate) fn two_queue_pairs_take_shared_receives(env: &Env) {
-    let Some(s) = connect_to_srq(env, INIT, 2) else { return };
+    let Some(s) = connect_to_srq(env, SRQ_INIT, 2) else { return };
     (0..20).for_each(|i| s.post(i, 64));
     for i in 0..20 {
         let from = (i % 3 % 2) as usize;
@@ -62,7 +62,7 @@ pub(crate) fn two_queue_pairs_take_shared_receives(env: &Env) {
 
 /// A message waits when the shared queue is empty, and takes the next receive that is posted.
 pub(crate) fn message_waits_for_shared_receive(env: &Env) {
-    let Some(s) = connect_to_srq(env, INIT, 2) else { return };
+    let Some(s) = connect_to_srq(env, SRQ_INIT, 2) else { return };
     for end in &s.senders {
         end.post(&SendWr::new(1, SendOp::Send, &[end.host.sge(0, 8)]));
         env.waiter.no_completion(&end.send_cq, "no receive is posted");
@@ -79,7 +79,7 @@ pub(crate) fn message_waits_for_shared_receive(env: &Env) {
 
 /// Memory of a shared receive is checked only where bytes are written, as for any other receive.
 pub(crate) fn shared_recv_ignores_bad_lkey_where_no_byte_lands(env: &Env) {
-    let Some(s) = connect_to_srq(env, INIT, 2) else { return };
+    let Some(s) = connect_to_srq(env, SRQ_INIT, 2) else { return };
     let bad = Sge { addr: 8, length: 64, lkey: 0 };
     let good = s.receivers[0].host.sge(0, 8);
     let cases: [(&[Sge], u32); 3] = [(&[bad], 0), (&[good, bad], 8), (&[good, bad], 1)];
@@ -113,14 +113,14 @@ pub(crate) fn post_to_full_shared_queue_is_refused(env: &Env) {
 
 /// Receives are posted to the shared queue, not to its queue pairs.
 pub(crate) fn post_recv_to_queue_pair_with_srq_is_refused(env: &Env) {
-    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, SRQ_INIT, 1) else { return };
     let refusal = s.receivers[0].qp.post_recv(&RecvWr::new(1, &[]));
     assert!(matches!(refusal, Err(Error::Invalid(_))), "{refusal:?}");
 }
 
 /// Too many elements in a shared receive are refused.
 pub(crate) fn too_many_pieces_are_refused(env: &Env) {
-    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, SRQ_INIT, 1) else { return };
     let over = vec![s.receivers[0].host.sge(0, 8); env.b.attr().max_sge as usize + 1];
     let refusal = s.srq.post_recv(&RecvWr::new(1, &over));
     assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
@@ -128,7 +128,7 @@ pub(crate) fn too_many_pieces_are_refused(env: &Env) {
 
 /// Falling below the limit causes one event and disarms (ibv_modify_srq(3)).
 pub(crate) fn srq_limit_is_reported_once(env: &Env) {
-    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, SRQ_INIT, 1) else { return };
     (0..6).for_each(|i| s.post(i, 64));
     s.srq.arm_limit(4).expect("within its size");
     for i in 0..2 {
@@ -149,7 +149,7 @@ pub(crate) fn srq_limit_is_reported_once(env: &Env) {
 
 /// Reading the limit: it is set until it is reported, then 0 until it is armed again (ibv_query_srq(3)).
 pub(crate) fn reported_srq_limit_reads_zero(env: &Env) {
-    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, SRQ_INIT, 1) else { return };
     (0..4).for_each(|i| s.post(i, 64));
     assert_eq!(s.srq.limit(), 0);
     for round in 0..3 {
@@ -168,20 +168,20 @@ pub(crate) fn reported_srq_limit_reads_zero(env: &Env) {
 
 /// A limit of zero disarms; one above the size is refused.
 pub(crate) fn srq_limit_zero_disarms_and_excess_is_refused(env: &Env) {
-    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, SRQ_INIT, 1) else { return };
     (0..2).for_each(|i| s.post(i, 64));
     s.srq.arm_limit(2).expect("within its size");
     s.srq.arm_limit(0).expect("disarmed");
     s.send(0, 0);
     s.receivers[0].next_received();
     assert_eq!(env.b.poll_async_event(), None);
-    let refusal = s.srq.arm_limit(INIT.max_wr + 1);
+    let refusal = s.srq.arm_limit(SRQ_INIT.max_wr + 1);
     assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
 }
 
 /// A queue pair that fails or is destroyed leaves the shared receives to the others; they are not flushed.
 pub(crate) fn failed_queue_pair_leaves_shared_receives(env: &Env) {
-    let Some(mut s) = connect_to_srq(env, INIT, 3) else { return };
+    let Some(mut s) = connect_to_srq(env, SRQ_INIT, 3) else { return };
     (0..4).for_each(|i| s.post(i, 64));
     s.receivers[0].qp.to_error();
     env.waiter.no_completion(&s.receivers[0].recv_cq, "shared receives are not flushed");
@@ -199,7 +199,7 @@ fn drained(end: &Endpoint) -> usize {
 
 /// Waits until a queue pair reports its last receive. Events of shm about a leaving peer may come before.
 #[track_caller]
-fn last_receive(env: &Env, device: &Device, qp: &Qp) {
+fn expect_last_wqe_reached(env: &Env, device: &Device, qp: &Qp) {
     let wanted = AsyncEvent::LastWqeReached { qp_num: qp.num() };
     let is_last = |event: &AsyncEvent| matches!(event, AsyncEvent::LastWqeReached { .. });
     let found = env.waiter.until("last receive", || device.poll_async_event().filter(is_last));
@@ -208,7 +208,7 @@ fn last_receive(env: &Env, device: &Device, qp: &Qp) {
 
 /// Checks that no queue pair of the device has a last receive to report.
 #[track_caller]
-fn no_last_receive(device: &Device) {
+fn expect_no_last_wqe_reached(device: &Device) {
     while let Some(event) = device.poll_async_event() {
         assert!(!matches!(event, AsyncEvent::LastWqeReached { .. }), "{event:?}");
     }
@@ -217,16 +217,16 @@ fn no_last_receive(device: &Device) {
 /// A queue pair in the error state reports once that all receives it has taken are completed: filled ones can be polled
 /// then, and the rest stay for others (IBA 11.6.3.1).
 pub(crate) fn the_last_receive_is_reported_once(env: &Env) {
-    let Some(s) = connect_to_srq(env, INIT, 2) else { return };
+    let Some(s) = connect_to_srq(env, SRQ_INIT, 2) else { return };
     (0..6).for_each(|i| s.post(i, 64));
     (0..3).for_each(|i| s.send(0, i));
     let failing = &s.receivers[0];
     failing.qp.to_error();
-    last_receive(env, &env.b, &failing.qp);
+    expect_last_wqe_reached(env, &env.b, &failing.qp);
     assert_eq!(drained(failing), 3, "what was received");
     failing.qp.to_error();
     env.waiter.no_completion(&failing.recv_cq, "nothing is left");
-    no_last_receive(&env.b);
+    expect_no_last_wqe_reached(&env.b);
     s.send(1, 3);
     expect_success(s.receivers[1].next_received(), 3, WcOpcode::Recv);
 }
@@ -234,31 +234,31 @@ pub(crate) fn the_last_receive_is_reported_once(env: &Env) {
 /// A queue pair also reports its last receive when the peer ends the connection; a queue pair that is destroyed reports
 /// nothing.
 pub(crate) fn the_last_receive_is_reported_when_the_peer_leaves(env: &Env) {
-    let Some(mut s) = connect_to_srq(env, INIT, 2) else { return };
+    let Some(mut s) = connect_to_srq(env, SRQ_INIT, 2) else { return };
     (0..2).for_each(|i| s.post(i, 64));
     s.send(0, 0);
     drop(s.receivers.pop());
     drop(s.senders.swap_remove(0));
-    last_receive(env, &env.b, &s.receivers[0].qp);
+    expect_last_wqe_reached(env, &env.b, &s.receivers[0].qp);
     assert_eq!(drained(&s.receivers[0]), 1);
     env.waiter.no_completion(&s.receivers[0].recv_cq, "nothing is left");
     // The other one was destroyed.
-    no_last_receive(&env.b);
+    expect_no_last_wqe_reached(&env.b);
 }
 
 /// A queue pair's own receives are flushed instead, without this event.
 pub(crate) fn no_last_receive_without_a_shared_queue(env: &Env) {
-    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, SRQ_INIT, 1) else { return };
     s.senders[0].post_recv(1, &[]);
     s.senders[0].qp.to_error();
     expect_failure(s.senders[0].next_received(), 1, WcStatus::WrFlushErr);
-    last_receive(env, &env.b, &s.receivers[0].qp);
-    no_last_receive(&env.a);
+    expect_last_wqe_reached(env, &env.b, &s.receivers[0].qp);
+    expect_no_last_wqe_reached(&env.a);
 }
 
 /// A message too long for a shared receive fails only its own queue pair.
 pub(crate) fn too_long_message_fails_only_its_queue_pair(env: &Env) {
-    let Some(s) = connect_to_srq(env, INIT, 2) else { return };
+    let Some(s) = connect_to_srq(env, SRQ_INIT, 2) else { return };
     s.post(0, 4);
     s.post(1, 64);
     s.senders[0].post(&SendWr::new(7, SendOp::Send, &[s.senders[0].host.sge(0, 8)]));
@@ -271,7 +271,7 @@ pub(crate) fn too_long_message_fails_only_its_queue_pair(env: &Env) {
 
 /// Sizes of zero and beyond the device's limits are refused.
 pub(crate) fn srq_sizes_are_checked(env: &Env) {
-    let Some(s) = connect_to_srq(env, INIT, 1) else { return };
+    let Some(s) = connect_to_srq(env, SRQ_INIT, 1) else { return };
     let (pd, attr) = (s.srq.pd(), env.b.attr());
     for init in [SrqInit { max_wr: 0, max_sge: 1 }, SrqInit { max_wr: 1, max_sge: 0 }] {
         assert!(matches!(pd.create_srq(init), Err(Error::Invalid(_))), "{init:?}");

@@ -88,8 +88,8 @@ impl NicState {
                 && program.firmware.is_some()
                 && !program.waiting.is_empty()
         };
-        let behind = self.programs.iter().filter(|(at, _)| self.last_program.is_none_or(|last| **at > last));
-        let mut in_turn = behind.chain(&self.programs);
+        let later = self.programs.iter().filter(|(at, _)| self.last_program.is_none_or(|last| **at > last));
+        let mut in_turn = later.chain(&self.programs);
         in_turn.find(|(_, program)| can(program)).map(|(&at, _)| at)
     }
 }

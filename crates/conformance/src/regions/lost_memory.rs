@@ -35,8 +35,9 @@ enum Loss {
     Truncated,
 }
 
-const TO_READ: [Loss; 2] = [Loss::Closed, Loss::Truncated];
-const TO_WRITE: [Loss; 3] = [Loss::Closed, Loss::ReadOnly, Loss::Truncated];
+/// The losses after which memory cannot be read, and those after which it cannot be written.
+const LOSSES_FOR_READ: [Loss; 2] = [Loss::Closed, Loss::Truncated];
+const LOSSES_FOR_WRITE: [Loss; 3] = [Loss::Closed, Loss::ReadOnly, Loss::Truncated];
 
 /// A program's memory: a mapping of a file.
 struct Memory {
@@ -90,7 +91,7 @@ impl Drop for Memory {
 
 /// Checks a completion of a request that needed lost memory: the failure, or success on a NIC that pins pages.
 #[track_caller]
-fn assert_lost(wc: Wc, wr_id: u64, status: WcStatus) {
+fn expect_failure_unless_pinned(wc: Wc, wr_id: u64, status: WcStatus) {
     expect_failure_among(wc, wr_id, &[status, WcStatus::Success]);
 }
 
@@ -122,7 +123,7 @@ pub(crate) fn registering_checks_accessibility(env: &Env) {
 pub(crate) fn peer_request_to_lost_memory_fails(env: &Env) {
     let access = rights(&env.b, MemoryKind::Host);
     for op in Op::supported(env, MemoryKind::Host) {
-        let losses: &[_] = if op == Op::Read { &TO_READ } else { &TO_WRITE };
+        let losses: &[_] = if op == Op::Read { &LOSSES_FOR_READ } else { &LOSSES_FOR_WRITE };
         let lens: &[u32] = if op.is_atomic() { &[8] } else { &[1, 8, 97, 5000, 100_000] };
         for (&loss, &len) in losses.iter().flat_map(|loss| lens.iter().map(move |len| (loss, len))) {
             let (c, memory) = (Conn::with_setup(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
@@ -130,7 +131,7 @@ pub(crate) fn peer_request_to_lost_memory_fails(env: &Env) {
             memory.make_inaccessible(loss);
             c.b.post_recv(9, &[]);
             c.a.post(&SendWr::new(1, op.to_send_op(mr.remote(0)), &[c.a.host.sge(0, len)]));
-            assert_lost(c.a.next_sent(), 1, WcStatus::RemAccessErr);
+            expect_failure_unless_pinned(c.a.next_sent(), 1, WcStatus::RemAccessErr);
             mr.dereg().expect("no request uses it");
         }
     }
@@ -138,7 +139,7 @@ pub(crate) fn peer_request_to_lost_memory_fails(env: &Env) {
 
 /// A request whose local source is lost fails as with a wrong key. Inline data have been copied before.
 pub(crate) fn request_with_lost_source_fails(env: &Env) {
-    for loss in TO_READ {
+    for loss in LOSSES_FOR_READ {
         for len in [1, 8, 97, 5000, 100_000] {
             for form in 0..3 {
                 let (c, memory) =
@@ -152,7 +153,7 @@ pub(crate) fn request_with_lost_source_fails(env: &Env) {
                     SendOp::WriteImm(c.b.host.remote(0), 1),
                 ];
                 c.a.post(&SendWr::new(1, op[form], &[mr.sge(0, len)]));
-                assert_lost(c.a.next_sent(), 1, WcStatus::LocProtErr);
+                expect_failure_unless_pinned(c.a.next_sent(), 1, WcStatus::LocProtErr);
             }
         }
     }
@@ -162,7 +163,7 @@ pub(crate) fn request_with_lost_source_fails(env: &Env) {
 pub(crate) fn result_into_lost_memory_fails(env: &Env) {
     for op in Op::supported(env, MemoryKind::Host).into_iter().filter(|op| *op == Op::Read || op.is_atomic())
     {
-        for loss in TO_WRITE {
+        for loss in LOSSES_FOR_WRITE {
             let lens: &[u32] = if op.is_atomic() { &[8] } else { &[1, 8, 97, 5000, 100_000] };
             for &len in lens {
                 let (c, memory) =
@@ -170,7 +171,7 @@ pub(crate) fn result_into_lost_memory_fails(env: &Env) {
                 let mr = memory.register(&c.a, Access::LOCAL_WRITE);
                 memory.make_inaccessible(loss);
                 c.a.post(&SendWr::new(1, op.to_send_op(c.b.host.remote(0)), &[mr.sge(0, len)]));
-                assert_lost(c.a.next_sent(), 1, WcStatus::LocProtErr);
+                expect_failure_unless_pinned(c.a.next_sent(), 1, WcStatus::LocProtErr);
             }
         }
     }
@@ -178,15 +179,15 @@ pub(crate) fn result_into_lost_memory_fails(env: &Env) {
 
 /// A receive into lost memory fails, on a queue pair's own queue. Its sender may already have reported success.
 pub(crate) fn receive_into_lost_memory_fails(env: &Env) {
-    for loss in TO_WRITE {
+    for loss in LOSSES_FOR_WRITE {
         for len in [1, 8, 97, 5000, 100_000] {
             let (c, memory) = (Conn::with_setup(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
             let mr = memory.register(&c.b, Access::LOCAL_WRITE);
             c.b.post_recv(1, &[mr.sge(0, LEN as u32)]);
             memory.make_inaccessible(loss);
             c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, len)]));
-            assert_lost(c.b.next_received(), 1, WcStatus::LocProtErr);
-            assert_lost(c.a.next_sent(), 2, WcStatus::RemOpErr);
+            expect_failure_unless_pinned(c.b.next_received(), 1, WcStatus::LocProtErr);
+            expect_failure_unless_pinned(c.a.next_sent(), 2, WcStatus::RemOpErr);
         }
     }
 }
@@ -208,8 +209,8 @@ pub(crate) fn shared_receive_into_lost_memory_fails(env: &Env) {
         srq.post_recv(&RecvWr::new(1, &[mr.sge(0, 8000)])).expect("a receive");
         memory.make_inaccessible(Loss::Closed);
         a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, len)]));
-        assert_lost(b.next_received(), 1, WcStatus::LocProtErr);
-        assert_lost(a.next_sent(), 2, WcStatus::RemOpErr);
+        expect_failure_unless_pinned(b.next_received(), 1, WcStatus::LocProtErr);
+        expect_failure_unless_pinned(a.next_sent(), 2, WcStatus::RemOpErr);
     }
 }
 
@@ -220,7 +221,7 @@ pub(crate) fn other_connections_survive_lost_memory(env: &Env) {
     let far = memory.register(&bad.b, rights(&env.b, MemoryKind::Host));
     memory.protect(LEN / 2, LEN / 2, MprotectFlags::empty());
     bad.a.post(&SendWr::new(1, SendOp::Write(far.remote(LEN as u64 / 2)), &[bad.a.host.sge(0, 64)]));
-    assert_lost(bad.a.next_sent(), 1, WcStatus::RemAccessErr);
+    expect_failure_unless_pinned(bad.a.next_sent(), 1, WcStatus::RemAccessErr);
     good.a.post(&SendWr::new(2, SendOp::Write(near.remote(0)), &[good.a.host.sge(0, 64)]));
     expect_success(good.a.next_sent(), 2, WcOpcode::Write);
     good.check_traffic();
@@ -245,7 +246,7 @@ pub(crate) fn failure_flushes_later_requests(env: &Env) {
     if wc.status == WcStatus::Success {
         return;
     }
-    assert_lost(wc, 2, WcStatus::RemAccessErr);
+    expect_failure_unless_pinned(wc, 2, WcStatus::RemAccessErr);
     c.a.wait_for_error();
     write(3, c.b.host.remote(0));
     c.a.expect_sends_flushed([3]);
@@ -274,6 +275,6 @@ pub(crate) fn a_read_behind_an_answered_one_fails(env: &Env) {
         } else {
             expect_success(c.a.next_sent(), 1, WcOpcode::Read);
         }
-        assert_lost(c.a.next_sent(), 2, WcStatus::RemAccessErr);
+        expect_failure_unless_pinned(c.a.next_sent(), 2, WcStatus::RemAccessErr);
     }
 }

@@ -151,12 +151,12 @@ impl HostOps for Node {
         let local = state.clock();
         let overdue = wait.deadline.is_some_and(|at| at <= local);
         let last_poll = std::mem::replace(&mut state.fibers[fiber].last_poll, local);
-        let unseen = std::mem::replace(&mut state.fibers[fiber].last_signals, signals) != signals;
-        if state.ending || overdue || unseen || wait.count == 0 {
+        let has_new_signal = std::mem::replace(&mut state.fibers[fiber].last_signals, signals) != signals;
+        if state.ending || overdue || has_new_signal || wait.count == 0 {
             return true;
         }
-        let grid = local.since(last_poll).max(state.nodes[self.index].costs.poll);
-        state.park(fiber, wait.call, grid, wait.deadline);
+        let poll_interval = local.since(last_poll).max(state.nodes[self.index].costs.poll);
+        state.park(fiber, wait.call, poll_interval, wait.deadline);
         self.shared.suspend(state, fiber);
         let mut state = self.shared.lock();
         let (signals, local) = (state.signals(fiber), state.clock());

@@ -78,10 +78,11 @@ impl Queue {
     /// Inserts an event. A time before the one last removed is set to that.
     pub(super) fn push(&mut self, at: Time, event: Event) {
         self.inserted += 1;
-        self.place(Entry { at: at.as_ps().max(self.last), number: self.inserted, event });
+        self.store(Entry { at: at.as_ps().max(self.last), number: self.inserted, event });
     }
 
-    fn place(&mut self, entry: Entry) {
+    /// Stores an entry in front if it is due at `last`, else in the bucket of the highest bit in which its time differs.
+    fn store(&mut self, entry: Entry) {
         let differing = entry.at ^ self.last;
         if differing == 0 {
             return self.front.push(entry);
@@ -112,7 +113,7 @@ impl Queue {
         self.filled &= !(1 << index);
         let mut entries = std::mem::take(&mut self.buckets[index].entries);
         self.last = self.buckets[index].least;
-        entries.drain(..).for_each(|entry| self.place(entry));
+        entries.drain(..).for_each(|entry| self.store(entry));
         // Keeps the allocation.
         self.buckets[index].entries = entries;
         Some(())

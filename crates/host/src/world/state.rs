@@ -16,8 +16,8 @@ pub(super) enum Phase {
     Running,
     /// An [`Event::Resume`] for it is in the queue.
     Due,
-    /// It waits for a signal on one of its nodes; it would poll again every `grid`, counted from its own clock.
-    Parked { grid: Span, deadline: Option<Time> },
+    /// It waits for a signal on one of its nodes; it would poll again every `poll_interval`, counted from its own clock.
+    Parked { poll_interval: Span, deadline: Option<Time> },
     /// It returned, or its node died.
     Ended,
 }
@@ -188,9 +188,15 @@ impl State {
     }
 
     /// Marks the fiber as waiting.
-    pub(super) fn park(&mut self, fiber: usize, call: &'static str, grid: Span, deadline: Option<Time>) {
+    pub(super) fn park(
+        &mut self,
+        fiber: usize,
+        call: &'static str,
+        poll_interval: Span,
+        deadline: Option<Time>,
+    ) {
         let r = &mut self.fibers[fiber];
-        r.phase = Phase::Parked { grid, deadline };
+        r.phase = Phase::Parked { poll_interval, deadline };
         (r.call, r.since) = (call, r.local);
         if let Some(at) = deadline
             && r.timer.is_none_or(|armed| armed > at)
@@ -229,10 +235,10 @@ impl State {
     fn wake(&mut self, fiber: usize) {
         let now = self.now;
         let r = &mut self.fibers[fiber];
-        let Phase::Parked { grid, deadline } = r.phase else { return };
-        let behind = now.since(r.local).as_ps();
-        let polls = behind.div_ceil(grid.as_ps().max(1));
-        let mut at = r.local + grid * polls;
+        let Phase::Parked { poll_interval, deadline } = r.phase else { return };
+        let late_by = now.since(r.local).as_ps();
+        let polls = late_by.div_ceil(poll_interval.as_ps().max(1));
+        let mut at = r.local + poll_interval * polls;
         if let Some(deadline) = deadline {
             at = at.min(deadline.max(now));
         }

@@ -8,15 +8,15 @@ use crate::rdmap::{AtomicOp, AtomicRequest, Opcode, ReadRequest};
 use crate::terminate::{Terminate, TerminateCode};
 use crate::wire::InlineBytes;
 
-/// A memory owner that permits reads, writes and atomics on `[1000, 1100)` of tag 7, and has receive buffers.
+/// A memory provider that permits reads, writes and atomics on `[1000, 1100)` of tag 7, and has receive buffers.
 #[derive(Default)]
-struct Owner {
+struct BufferProvider {
     buffers: Vec<u32>,
     /// The lookups made.
     asked: Vec<String>,
 }
 
-impl Owner {
+impl BufferProvider {
     fn check_access(&self, stag: u32, to: u64, len: u64) -> Result<(), AccessError> {
         match stag {
             8 => Err(AccessError::NotAssociated),
@@ -28,7 +28,7 @@ impl Owner {
     }
 }
 
-impl Lookup for Owner {
+impl Lookup for BufferProvider {
     fn check_write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), AccessError> {
         self.asked.push(format!("write {stag} {to} {len}"));
         self.check_access(stag, to, len.into())
@@ -89,10 +89,10 @@ fn untagged(opcode: Opcode, msn: u32, mo: u32, last: bool, payload: &[u8]) -> Ve
 /// The result of a stream: events, placed pieces, and how it ended.
 type Seen = (Vec<Event>, Vec<(Destination, Vec<u8>)>, Result<(), ProtocolViolation>);
 
-fn run(receiver: &mut Receiver, owner: &mut Owner, mut stream: &[u8]) -> Seen {
+fn run(receiver: &mut Receiver, provider: &mut BufferProvider, mut stream: &[u8]) -> Seen {
     let (mut events, mut pieces) = (Vec::new(), Vec::new());
     loop {
-        match receiver.poll(owner) {
+        match receiver.poll(provider) {
             Err(failure) => return (events, pieces, Err(failure)),
             Ok(ReceiverStep::Closed) => return (events, pieces, Ok(())),
             Ok(ReceiverStep::Event(event)) => events.push(event),
@@ -123,17 +123,32 @@ fn code(stream: &[u8]) -> TerminateCode {
 }
 
 fn terminate(stream: &[u8]) -> Terminate {
-    let mut owner = Owner { buffers: vec![16], ..Owner::default() };
+    let mut provider = BufferProvider { buffers: vec![16], ..BufferProvider::default() };
     // Without CRCs, a test may cut a stream or change a field without fixing the CRC.
     let mut receiver = Receiver::new(ReceiverConfig { crc: false, ..config() });
-    let terminate = run(&mut receiver, &mut owner, stream).2.expect_err("refused").terminate;
-    assert_eq!(receiver.poll(&mut owner), Ok(ReceiverStep::Closed));
+    let terminate = run(&mut receiver, &mut provider, stream).2.expect_err("refused").terminate;
+    assert_eq!(receiver.poll(&mut provider), Ok(ReceiverStep::Closed));
     assert_eq!(receiver.feed(b"more"), 0);
     terminate
 }
 
-fn send(len: u32, invalidate: Option<u32>, msn: u32, solicited: bool) -> Event {
-    Event::Received(Received { msn, solicited, kind: ReceivedKind::Send { len, invalidate } })
+/// The event of a plain Send.
+fn send(msn: u32, len: u32) -> Event {
+    Event::Received(Received { msn, solicited: false, kind: ReceivedKind::Send { len, invalidate: None } })
+}
+
+/// The event of a Send that invalidates a tag.
+fn send_invalidate(msn: u32, len: u32, stag: u32) -> Event {
+    let kind = ReceivedKind::Send { len, invalidate: Some(stag) };
+    Event::Received(Received { msn, solicited: false, kind })
+}
+
+/// The same event with the solicited-event bit.
+fn solicited(event: Event) -> Event {
+    match event {
+        Event::Received(received) => Event::Received(Received { solicited: true, ..received }),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A Write of five bytes, byte by byte (RFC 5044 section 4.1, RFC 5041 section 4).
@@ -144,11 +159,11 @@ fn write_is_placed_from_known_bytes() {
     let crc = crc32c::crc32c(&stream);
     stream.extend(crc.to_le_bytes());
     assert_eq!(stream, tagged(Opcode::Write, true, 7, 1000, b"hello"));
-    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
-    let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
+    let (mut receiver, mut provider) = (Receiver::new(config()), BufferProvider::default());
+    let (events, pieces, end) = run(&mut receiver, &mut provider, &stream);
     assert_eq!((events, end), (vec![Event::Ready], Ok(())));
     assert_eq!(pieces, [(Destination::Write { stag: 7, to: 1000 }, b"hello".to_vec())]);
-    assert_eq!(owner.asked, ["write 7 1000 5"]);
+    assert_eq!(provider.asked, ["write 7 1000 5"]);
     assert!(receiver.is_at_boundary());
 }
 
@@ -158,11 +173,11 @@ fn write_is_placed_from_known_bytes() {
 fn payload_may_be_placed_in_parts() {
     let stream = tagged(Opcode::Write, true, 7, 1003, b"0123456789");
     for size in 1..=10 {
-        let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+        let (mut receiver, mut provider) = (Receiver::new(config()), BufferProvider::default());
         let mut rest = &stream[..];
         let mut placed = Vec::new();
         while !rest.is_empty() {
-            match receiver.poll(&mut owner).expect("valid") {
+            match receiver.poll(&mut provider).expect("valid") {
                 // The first call asks for the length field, the next for the rest.
                 ReceiverStep::Check(wanted) => receiver.check(&rest[..wanted]),
                 ReceiverStep::Bytes(wanted) => {
@@ -185,8 +200,8 @@ fn payload_may_be_placed_in_parts() {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(receiver.poll(&mut owner), Ok(ReceiverStep::Event(Event::Ready)));
-        assert_eq!((placed.as_slice(), owner.asked.len()), (&b"0123456789"[..], 1));
+        assert_eq!(receiver.poll(&mut provider), Ok(ReceiverStep::Event(Event::Ready)));
+        assert_eq!((placed.as_slice(), provider.asked.len()), (&b"0123456789"[..], 1));
     }
 }
 
@@ -210,9 +225,9 @@ fn invalid_writes_are_refused() {
         assert_eq!(usize::from(offender.segment_len), stream[1].into());
         assert_eq!(offender.read_request, None);
     }
-    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
-    let seen = run(&mut receiver, &mut owner, &write(6, u64::MAX, b""));
-    assert_eq!((seen.0, seen.2, owner.asked.len()), (vec![Event::Ready], Ok(()), 0));
+    let (mut receiver, mut provider) = (Receiver::new(config()), BufferProvider::default());
+    let seen = run(&mut receiver, &mut provider, &write(6, u64::MAX, b""));
+    assert_eq!((seen.0, seen.2, provider.asked.len()), (vec![Event::Ready], Ok(()), 0));
 }
 
 #[test]
@@ -256,8 +271,8 @@ fn reserved_header_bits_are_ignored() {
     let end = stream.len() - 4;
     let crc = Crc::compute(&stream[..end]).to_wire();
     stream[end..].copy_from_slice(&crc);
-    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
-    assert_eq!(run(&mut receiver, &mut owner, &stream).2, Ok(()));
+    let (mut receiver, mut provider) = (Receiver::new(config()), BufferProvider::default());
+    assert_eq!(run(&mut receiver, &mut provider, &stream).2, Ok(()));
 }
 
 /// Goal: nothing of a damaged FPDU is used, whichever byte was damaged, and only the damage is reported. Method:
@@ -282,10 +297,10 @@ fn damaged_fpdu_is_not_used() {
             hit[at / 8] ^= 1 << (at % 8);
             // More bytes follow, for a length field that became too large.
             hit.resize(70_000, 0);
-            let mut owner = Owner { buffers: vec![7; 3], ..Owner::default() };
+            let mut provider = BufferProvider { buffers: vec![7; 3], ..BufferProvider::default() };
             let mut receiver = Receiver::new(config());
-            let (events, pieces, end) = run(&mut receiver, &mut owner, &hit);
-            let used = (events.len(), pieces.len(), owner.asked.len(), owner.buffers.len());
+            let (events, pieces, end) = run(&mut receiver, &mut provider, &hit);
+            let used = (events.len(), pieces.len(), provider.asked.len(), provider.buffers.len());
             assert_eq!(used, (0, 0, 0, 3), "bit {at}");
             assert_eq!(end.expect_err("damaged").terminate, Terminate::new(TerminateCode::LLP_CRC));
             assert!(receiver.is_at_boundary() && receiver.feed(b"more") == 0);
@@ -300,17 +315,17 @@ fn check_asks_until_the_fpdu_is_complete() {
     let mut stream = untagged(Opcode::Send, 1, 0, true, b"content");
     let len = stream.len();
     stream.extend(untagged(Opcode::Send, 2, 0, true, b"more"));
-    let mut owner = Owner { buffers: vec![7; 2], ..Owner::default() };
+    let mut provider = BufferProvider { buffers: vec![7; 2], ..BufferProvider::default() };
     let mut receiver = Receiver::new(config());
     for n in 0..len {
         let wanted = if n < 2 { 2 } else { len };
         receiver.check(&stream[..n]);
-        assert_eq!(receiver.poll(&mut owner), Ok(ReceiverStep::Check(wanted)));
+        assert_eq!(receiver.poll(&mut provider), Ok(ReceiverStep::Check(wanted)));
         assert_eq!((receiver.feed(&stream[..n]), receiver.is_at_boundary()), (0, n == 0), "{n} bytes");
     }
-    assert_eq!(owner.asked.len(), 0);
-    let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
-    assert_eq!(events, [Event::Ready, send(7, None, 1, false), send(4, None, 2, false)]);
+    assert_eq!(provider.asked.len(), 0);
+    let (events, pieces, end) = run(&mut receiver, &mut provider, &stream);
+    assert_eq!(events, [Event::Ready, send(1, 7), send(2, 4)]);
     assert_eq!((pieces.len(), end), (2, Ok(())));
 }
 
@@ -321,10 +336,10 @@ fn crc_field_is_ignored_if_crcs_are_off() {
     let end = stream.len();
     stream[end - 4..].fill(0xdd);
     let mut receiver = Receiver::new(ReceiverConfig { crc: false, ..config() });
-    let mut owner = Owner::default();
+    let mut provider = BufferProvider::default();
     let mut rest = &stream[..];
     loop {
-        match receiver.poll(&mut owner).expect("valid") {
+        match receiver.poll(&mut provider).expect("valid") {
             ReceiverStep::Event(event) => break assert_eq!(event, Event::Ready),
             ReceiverStep::Place(piece) => {
                 receiver.placed(piece.len);
@@ -340,7 +355,7 @@ fn crc_field_is_ignored_if_crcs_are_off() {
 fn sends_in_all_forms() {
     let forms =
         [Opcode::Send, Opcode::SendInvalidate, Opcode::SendSolicited, Opcode::SendSolicitedInvalidate];
-    let mut owner = Owner { buffers: vec![4; 4], ..Owner::default() };
+    let mut provider = BufferProvider { buffers: vec![4; 4], ..BufferProvider::default() };
     let mut receiver = Receiver::new(config());
     let mut stream = Vec::new();
     for (index, opcode) in forms.into_iter().enumerate() {
@@ -349,14 +364,14 @@ fn sends_in_all_forms() {
             Untagged { last: true, ulp: opcode.control(), ulp_word, queue: 0, msn: index as u32 + 1, mo: 0 };
         stream.extend(fpdu(&Header::Untagged(header), b"data"));
     }
-    let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
+    let (events, pieces, end) = run(&mut receiver, &mut provider, &stream);
     assert_eq!(end, Ok(()));
     let expected = [
         Event::Ready,
-        send(4, None, 1, false),
-        send(4, Some(7), 2, false),
-        send(4, None, 3, true),
-        send(4, Some(7), 4, true),
+        send(1, 4),
+        send_invalidate(2, 4, 7),
+        solicited(send(3, 4)),
+        solicited(send_invalidate(4, 4, 7)),
     ];
     assert_eq!(events, expected);
     assert_eq!(pieces[3], (Destination::Receive { msn: 4, offset: 0 }, b"data".to_vec()));
@@ -364,7 +379,7 @@ fn sends_in_all_forms() {
 
 #[test]
 fn segmented_send_is_delivered_between_other_messages() {
-    let mut owner = Owner { buffers: vec![10], ..Owner::default() };
+    let mut provider = BufferProvider { buffers: vec![10], ..BufferProvider::default() };
     let mut receiver = Receiver::new(config());
     let stream = [
         untagged(Opcode::Send, 1, 0, false, b"abc"),
@@ -373,10 +388,10 @@ fn segmented_send_is_delivered_between_other_messages() {
         untagged(Opcode::Send, 1, 3, true, b"defghij"),
     ]
     .concat();
-    let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
-    assert_eq!((events, end), (vec![Event::Ready, send(10, None, 1, false)], Ok(())));
+    let (events, pieces, end) = run(&mut receiver, &mut provider, &stream);
+    assert_eq!((events, end), (vec![Event::Ready, send(1, 10)], Ok(())));
     assert_eq!(pieces[2], (Destination::Receive { msn: 1, offset: 3 }, b"defghij".to_vec()));
-    assert_eq!(owner.asked, ["receive 1", "write 7 1000 1"]);
+    assert_eq!(provider.asked, ["receive 1", "write 7 1000 1"]);
 }
 
 /// RFC 5040 section 4.1: the word for RDMAP is reserved in a Send without invalidation; otherwise all segments must
@@ -390,9 +405,9 @@ fn tag_word_is_checked_only_in_invalidating_sends() {
     for (opcode, expected) in
         [(Opcode::Send, None), (Opcode::SendInvalidate, Some(TerminateCode::UNEXPECTED_OPCODE))]
     {
-        let mut owner = Owner { buffers: vec![8], ..Owner::default() };
+        let mut provider = BufferProvider { buffers: vec![8], ..BufferProvider::default() };
         let stream = [segment(opcode, 7, 0), segment(opcode, 8, 4)].concat();
-        let (_, _, end) = run(&mut Receiver::new(config()), &mut owner, &stream);
+        let (_, _, end) = run(&mut Receiver::new(config()), &mut provider, &stream);
         assert_eq!(end.err().map(|failure| failure.terminate.code), expected);
     }
 }
@@ -432,14 +447,14 @@ fn invalid_sends_are_refused() {
 
 #[test]
 fn immediate_data_needs_eight_bytes_and_a_receive() {
-    let mut owner = Owner { buffers: vec![0, 0], ..Owner::default() };
+    let mut provider = BufferProvider { buffers: vec![0, 0], ..BufferProvider::default() };
     let mut receiver = Receiver::new(config());
     let stream = [
         untagged(Opcode::Immediate, 1, 0, true, b"12345678"),
         untagged(Opcode::ImmediateSolicited, 2, 0, true, b"abcdefgh"),
     ]
     .concat();
-    let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
+    let (events, pieces, end) = run(&mut receiver, &mut provider, &stream);
     let event = |msn, solicited, data: &[u8; 8]| {
         Event::Received(Received { msn, solicited, kind: ReceivedKind::Immediate(*data) })
     };
@@ -465,17 +480,17 @@ const REQUEST: ReadRequest =
 
 #[test]
 fn read_requests_beyond_free_slots_are_refused() {
-    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+    let (mut receiver, mut provider) = (Receiver::new(config()), BufferProvider::default());
     let empty = ReadRequest { len: 0, source_stag: 0, sink_to: u64::MAX, ..REQUEST };
     let stream = [read_request(1, &REQUEST), read_request(2, &empty)].concat();
-    let (events, _, end) = run(&mut receiver, &mut owner, &stream);
+    let (events, _, end) = run(&mut receiver, &mut provider, &stream);
     assert_eq!(end, Ok(()));
     assert_eq!(events, [Event::Ready, Event::ReadRequest(REQUEST), Event::ReadRequest(empty)]);
-    assert_eq!(owner.asked, ["source 7 1000 100"]);
+    assert_eq!(provider.asked, ["source 7 1000 100"]);
     // Both slots are in use (RFC 5040 section 5.2.1); one becomes free, and two more requests are one too many.
     receiver.served();
     let stream = [read_request(3, &REQUEST), read_request(4, &REQUEST)].concat();
-    let (events, _, end) = run(&mut receiver, &mut owner, &stream);
+    let (events, _, end) = run(&mut receiver, &mut provider, &stream);
     assert_eq!(events, [Event::ReadRequest(REQUEST)]);
     assert_eq!(end.expect_err("too many").terminate.code, TerminateCode::UNTAGGED_NO_BUFFER);
 }
@@ -514,7 +529,7 @@ fn invalid_read_requests_are_refused() {
 
 #[test]
 fn read_response_is_placed_in_its_sink() {
-    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+    let (mut receiver, mut provider) = (Receiver::new(config()), BufferProvider::default());
     receiver.expect(ExpectedResponse::Read { id: Some(41), stag: 3, to: 4, len: 10 });
     receiver.expect(ExpectedResponse::Read { id: Some(42), stag: 3, to: 0, len: 0 });
     let stream = [
@@ -524,19 +539,19 @@ fn read_response_is_placed_in_its_sink() {
         tagged(Opcode::ReadResponse, true, 77, 77, b""),
     ]
     .concat();
-    let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
+    let (events, pieces, end) = run(&mut receiver, &mut provider, &stream);
     assert_eq!(end, Ok(()));
     assert_eq!(events, [Event::Ready, Event::ReadDone { id: 41 }, Event::ReadDone { id: 42 }]);
     assert_eq!(pieces[1], (Destination::ReadSink { id: 41, offset: 8, stag: 3, to: 12 }, b"89".to_vec()));
-    assert_eq!(owner.asked, ["sink 41 0 8", "sink 41 8 2"]);
+    assert_eq!(provider.asked, ["sink 41 0 8", "sink 41 8 2"]);
 }
 
 #[test]
 fn invalid_read_responses_are_refused() {
     let run = |id: u64, stream: Vec<u8>| {
-        let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+        let (mut receiver, mut provider) = (Receiver::new(config()), BufferProvider::default());
         receiver.expect(ExpectedResponse::Read { id: Some(id), stag: 7, to: 1000, len: 10 });
-        let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
+        let (events, pieces, end) = run(&mut receiver, &mut provider, &stream);
         assert_eq!((events.len(), pieces.len()), (0, 0));
         end.expect_err("refused").terminate.code
     };
@@ -568,8 +583,8 @@ fn atomic_request(to: u64, stag: u32) -> (AtomicRequest, Vec<u8>) {
 #[test]
 fn atomics_with_bad_address_right_or_id_are_refused() {
     let (request, stream) = atomic_request(1000, 7);
-    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
-    let (events, _, end) = run(&mut receiver, &mut owner, &stream);
+    let (mut receiver, mut provider) = (Receiver::new(config()), BufferProvider::default());
+    let (events, _, end) = run(&mut receiver, &mut provider, &stream);
     assert_eq!((events, end), (vec![Event::Ready, Event::AtomicRequest(request)], Ok(())));
     // Misaligned, out of bounds, no access right (RFC 7306 section 8.2).
     assert_eq!(code(&atomic_request(1004, 7).1), TerminateCode::STREAM_CATASTROPHIC);
@@ -580,12 +595,12 @@ fn atomics_with_bad_address_right_or_id_are_refused() {
     let unknown = untagged(Opcode::AtomicRequest, 1, 0, true, &body);
     assert_eq!(code(&unknown), TerminateCode::UNEXPECTED_OPCODE);
 
-    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+    let (mut receiver, mut provider) = (Receiver::new(config()), BufferProvider::default());
     receiver.expect(ExpectedResponse::Atomic { id: 50, request: 5 });
     receiver.expect(ExpectedResponse::Atomic { id: 51, request: 6 });
     let answer =
         |msn, id: u8| untagged(Opcode::AtomicResponse, msn, 0, true, &[0, 0, 0, id, 0, 0, 0, 0, 0, 0, 0, 9]);
-    let (events, _, end) = run(&mut receiver, &mut owner, &[answer(1, 5), answer(2, 7)].concat());
+    let (events, _, end) = run(&mut receiver, &mut provider, &[answer(1, 5), answer(2, 7)].concat());
     assert_eq!(events, [Event::Ready, Event::AtomicDone { id: 50, original: 9 }]);
     assert_eq!(end.expect_err("another's").terminate.code, TerminateCode::STREAM_CATASTROPHIC);
 }
@@ -597,14 +612,14 @@ fn nothing_is_received_after_terminate() {
         assert_eq!(code(&untagged(Opcode::Terminate, 1, 0, true, &[0; 65][..len])), expected);
     }
     for len in [4, 52, 64] {
-        let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+        let (mut receiver, mut provider) = (Receiver::new(config()), BufferProvider::default());
         let mut body = vec![0; len];
         body[..2].copy_from_slice(&[0x12, 2]);
         let stream = [untagged(Opcode::Terminate, 1, 0, true, &body), vec![0xff; 100]].concat();
-        let (events, _, end) = run(&mut receiver, &mut owner, &stream);
+        let (events, _, end) = run(&mut receiver, &mut provider, &stream);
         let terminate = Terminate::new(TerminateCode::UNTAGGED_NO_BUFFER);
         assert_eq!((events, end), (vec![Event::Ready, Event::Terminated(terminate)], Ok(())));
-        assert_eq!(receiver.poll(&mut owner), Ok(ReceiverStep::Closed));
+        assert_eq!(receiver.poll(&mut provider), Ok(ReceiverStep::Closed));
     }
 }
 
@@ -612,25 +627,25 @@ fn nothing_is_received_after_terminate() {
 #[test]
 fn ready_to_receive_send_takes_no_buffer() {
     let stream = [untagged(Opcode::Send, 1, 0, true, b""), untagged(Opcode::Send, 2, 0, true, b"x")].concat();
-    let mut owner = Owner { buffers: vec![1], ..Owner::default() };
+    let mut provider = BufferProvider { buffers: vec![1], ..BufferProvider::default() };
     let mut receiver = Receiver::new(ReceiverConfig { rtr: Some(Rtr::Send), ..config() });
-    let (events, _, end) = run(&mut receiver, &mut owner, &stream);
-    assert_eq!((events, end), (vec![Event::Ready, send(1, None, 2, false)], Ok(())));
-    assert_eq!(owner.asked, ["receive 2"]);
+    let (events, _, end) = run(&mut receiver, &mut provider, &stream);
+    assert_eq!((events, end), (vec![Event::Ready, send(2, 1)], Ok(())));
+    assert_eq!(provider.asked, ["receive 2"]);
     // Without that agreement it is an ordinary message.
-    let mut owner = Owner { buffers: vec![1, 1], ..Owner::default() };
-    let (events, _, _) = run(&mut Receiver::new(config()), &mut owner, &stream);
-    assert_eq!(events[1], send(0, None, 1, false));
+    let mut provider = BufferProvider { buffers: vec![1, 1], ..BufferProvider::default() };
+    let (events, _, _) = run(&mut Receiver::new(config()), &mut provider, &stream);
+    assert_eq!(events[1], send(1, 0));
 }
 
 #[test]
 fn msn_wraps_to_zero() {
     let mut receiver = Receiver::new(config());
     receiver.msn[0] = u32::MAX;
-    let mut owner = Owner { buffers: vec![0, 0], ..Owner::default() };
+    let mut provider = BufferProvider { buffers: vec![0, 0], ..BufferProvider::default() };
     let stream =
         [untagged(Opcode::Send, u32::MAX, 0, true, b""), untagged(Opcode::Send, 0, 0, true, b"")].concat();
-    let (events, _, end) = run(&mut receiver, &mut owner, &stream);
+    let (events, _, end) = run(&mut receiver, &mut provider, &stream);
     assert_eq!((events.len(), end), (3, Ok(())));
 }
 
@@ -639,11 +654,11 @@ fn msn_wraps_to_zero() {
 fn stream_may_end_between_messages_only() {
     let stream =
         [untagged(Opcode::Send, 1, 0, false, b"abc"), untagged(Opcode::Send, 1, 3, true, b"d")].concat();
-    let mut owner = Owner { buffers: vec![4], ..Owner::default() };
+    let mut provider = BufferProvider { buffers: vec![4], ..BufferProvider::default() };
     let mut receiver = Receiver::new(ReceiverConfig { crc: false, ..config() });
     for (at, byte) in stream.iter().enumerate() {
         assert_eq!(receiver.is_at_boundary(), at == 0, "{at}");
-        assert_eq!(run(&mut receiver, &mut owner, &[*byte]).2, Ok(()));
+        assert_eq!(run(&mut receiver, &mut provider, &[*byte]).2, Ok(()));
     }
     assert!(receiver.is_at_boundary());
 }
@@ -653,14 +668,14 @@ fn stream_may_end_between_messages_only() {
 fn fpdu_of_maximum_length_is_received() {
     let payload = vec![0x5a; 65_535 - 18];
     let stream = untagged(Opcode::Send, 1, 0, true, &payload);
-    let mut owner = Owner { buffers: vec![65_535], ..Owner::default() };
-    let (events, pieces, end) = run(&mut Receiver::new(config()), &mut owner, &stream);
+    let mut provider = BufferProvider { buffers: vec![65_535], ..BufferProvider::default() };
+    let (events, pieces, end) = run(&mut Receiver::new(config()), &mut provider, &stream);
     assert_eq!((events.len(), end), (2, Ok(())));
     assert_eq!(pieces[0].1, payload);
 }
 
 /// Offers each FPDU to the fast path first. Returns the result, and how many FPDUs took the fast path.
-fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (Seen, usize) {
+fn run_short(receiver: &mut Receiver, provider: &mut BufferProvider, fpdus: &[Vec<u8>]) -> (Seen, usize) {
     let (mut seen, mut short): (Seen, usize) = ((Vec::new(), Vec::new(), Ok(())), 0);
     for fpdu in fpdus {
         let mut behind = fpdu.clone();
@@ -668,7 +683,7 @@ fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (
         let before = format!("{receiver:?}");
         let mut at = |destination, payload: &[u8]| seen.1.push((destination, payload.to_vec()));
         let written = receiver.take_write(&behind, |stag, to, payload| {
-            let allowed = owner.check_access(stag, to, payload.len() as u64).is_ok();
+            let allowed = provider.check_access(stag, to, payload.len() as u64).is_ok();
             if allowed {
                 at(Destination::Write { stag, to }, payload);
             }
@@ -676,9 +691,9 @@ fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (
         });
         let msn = receiver.msn[0];
         let sent = receiver.take_send(&behind, |payload| {
-            let fits = owner.buffers.last().is_some_and(|room| payload.len() <= *room as usize);
+            let fits = provider.buffers.last().is_some_and(|room| payload.len() <= *room as usize);
             if fits {
-                owner.buffers.pop();
+                provider.buffers.pop();
                 at(Destination::Receive { msn, offset: 0 }, payload);
             }
             fits
@@ -692,7 +707,7 @@ fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (
             short += 1;
         } else {
             assert_eq!(format!("{receiver:?}"), before, "nothing has happened");
-            let (events, pieces, end) = run(receiver, owner, fpdu);
+            let (events, pieces, end) = run(receiver, provider, fpdu);
             seen.0.extend(events);
             seen.1.extend(pieces);
             seen.2 = end;
@@ -705,7 +720,7 @@ fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (
 /// the fast path, both ways, with and without CRCs.
 #[test]
 fn fast_path_equals_normal_path() {
-    let owner = || Owner { buffers: vec![0, 16, 16, 16], ..Owner::default() };
+    let provider = || BufferProvider { buffers: vec![0, 16, 16, 16], ..BufferProvider::default() };
     let fpdus = [
         tagged(Opcode::Write, true, 7, 1000, b"the first takes the normal path"),
         tagged(Opcode::Write, false, 7, 1000, b"eight by"),
@@ -721,8 +736,8 @@ fn fast_path_equals_normal_path() {
     for crc in [false, true] {
         let config = ReceiverConfig { crc, ..config() };
         let (mut long, mut short) = (Receiver::new(config), Receiver::new(config));
-        let wanted = run(&mut long, &mut owner(), &fpdus.concat());
-        let (seen, count) = run_short(&mut short, &mut owner(), &fpdus);
+        let wanted = run(&mut long, &mut provider(), &fpdus.concat());
+        let (seen, count) = run_short(&mut short, &mut provider(), &fpdus);
         assert_eq!((&seen, count), (&wanted, 5), "crc {crc}");
         assert_eq!((short.received(), short.receipt()), (long.received(), long.receipt()));
         assert_eq!(short.is_at_boundary(), long.is_at_boundary());
@@ -740,8 +755,8 @@ fn message_inside_unfinished_one_is_not_counted() {
         untagged(Opcode::Send, 3, 0, true, b"not the next"),
     ];
     let mut receiver = Receiver::new(ReceiverConfig { crc: false, ..config() });
-    let mut owner = Owner { buffers: vec![32, 32], ..Owner::default() };
-    assert!(run(&mut receiver, &mut owner, &stream.concat()).2.is_err());
+    let mut provider = BufferProvider { buffers: vec![32, 32], ..BufferProvider::default() };
+    assert!(run(&mut receiver, &mut provider, &stream.concat()).2.is_err());
     assert_eq!(receiver.received(), Some(1));
 }
 
@@ -760,16 +775,16 @@ fn fast_path_rejects_invalid_fpdus() {
         untagged(Opcode::ReadRequest, 1, 0, true, &[0; 28]),
     ];
     for fpdu in wrong {
-        let (mut receiver, mut owner) =
-            (Receiver::new(config()), Owner { buffers: vec![16], ..Owner::default() });
-        let (_, short) = run_short(&mut receiver, &mut owner, &[first.clone(), fpdu]);
+        let (mut receiver, mut provider) =
+            (Receiver::new(config()), BufferProvider { buffers: vec![16], ..BufferProvider::default() });
+        let (_, short) = run_short(&mut receiver, &mut provider, &[first.clone(), fpdu]);
         assert_eq!(short, 0);
     }
     for bit in 0..8 * first.len() {
         let mut damaged = first.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
-        assert_eq!(run(&mut receiver, &mut owner, &first).2, Ok(()));
+        let (mut receiver, mut provider) = (Receiver::new(config()), BufferProvider::default());
+        assert_eq!(run(&mut receiver, &mut provider, &first).2, Ok(()));
         let place = |_: u32, _: u64, _: &[u8]| panic!("bit {bit} was flipped");
         assert_eq!(receiver.take_write(&damaged, place), None, "bit {bit}");
         assert_eq!(receiver.take_write(&first[..first.len() - 1], place), None, "not all of it");
@@ -780,19 +795,19 @@ fn fast_path_rejects_invalid_fpdus() {
 /// nothing more is received.
 #[test]
 fn payload_that_cannot_be_placed_is_refused_with_its_header() {
-    let (mut receiver, mut owner) =
-        (Receiver::new(ReceiverConfig { crc: false, ..config() }), Owner::default());
+    let (mut receiver, mut provider) =
+        (Receiver::new(ReceiverConfig { crc: false, ..config() }), BufferProvider::default());
     let stream = tagged(Opcode::Write, true, 7, 1010, &[1; 20]);
     let mut rest = &stream[..];
-    while let Ok(ReceiverStep::Bytes(_)) = receiver.poll(&mut owner) {
+    while let Ok(ReceiverStep::Bytes(_)) = receiver.poll(&mut provider) {
         rest = &rest[receiver.feed(rest)..];
     }
-    assert!(matches!(receiver.poll(&mut owner), Ok(ReceiverStep::Place(Piece { len: 20, .. }))));
+    assert!(matches!(receiver.poll(&mut provider), Ok(ReceiverStep::Place(Piece { len: 20, .. }))));
     let Terminate { code, offender } = receiver.refuse(TerminateCode::PROTECTION_UNSPECIFIED).terminate;
     let offender = offender.expect("the header");
     assert_eq!((code, offender.segment_len), (TerminateCode::PROTECTION_UNSPECIFIED, 34));
     assert_eq!(&*offender.header, &stream[2..16]);
-    assert_eq!(receiver.poll(&mut owner), Ok(ReceiverStep::Closed));
+    assert_eq!(receiver.poll(&mut provider), Ok(ReceiverStep::Closed));
     let between = Receiver::new(config()).refuse(TerminateCode::STAG_INVALID).terminate;
     assert_eq!(between, Terminate::new(TerminateCode::STAG_INVALID), "about no particular segment");
 }

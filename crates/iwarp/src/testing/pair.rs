@@ -48,26 +48,26 @@ pub fn run_handshake(
 ) -> Result<(Negotiated, Negotiated), HandshakeError> {
     let mut a = Initiator::new(initiator, Duration::ZERO)?;
     let mut b = Responder::new(responder, Duration::ZERO);
-    let mut of_b = None;
-    while of_b.is_none() {
+    let mut accepted = None;
+    while accepted.is_none() {
         let piece = a.transmit()[..splitter.next(a.transmit().len())].to_vec();
         a.transmitted(piece.len());
         match b.handle_bytes(&piece) {
-            Ok((_, Some(_))) => of_b = Some(b.accept(accept)),
+            Ok((_, Some(_))) => accepted = Some(b.accept(accept)),
             Ok((_, None)) => {}
-            Err(error) => of_b = Some(Err(error)),
+            Err(error) => accepted = Some(Err(error)),
         }
     }
     loop {
         let piece = b.transmit()[..splitter.next(b.transmit().len())].to_vec();
         b.transmitted(piece.len());
         match a.handle_bytes(&piece)?.1 {
-            Some(HandshakeOutcome::Established(of_a)) => {
-                return Ok((of_a, of_b.unwrap_or(Err(HandshakeError::NoRequest))?));
+            Some(HandshakeOutcome::Established(at_initiator)) => {
+                return Ok((at_initiator, accepted.unwrap_or(Err(HandshakeError::NoRequest))?));
             }
             None if !piece.is_empty() => {}
             // Rejected; the responder knows the reason.
-            _ => return Err(of_b.and_then(Result::err).unwrap_or(HandshakeError::Closed)),
+            _ => return Err(accepted.and_then(Result::err).unwrap_or(HandshakeError::Closed)),
         }
     }
 }

@@ -51,22 +51,22 @@ impl GroupDescription {
         Ok(Self::WithinJob(group.members().iter().flat_map(|process| process.to_le_bytes()).collect()))
     }
 
-    /// Describes a group, for a process of any job.
+    /// Describes a group, for a process of any job. The guest keys let its processes connect to members of the other jobs.
     pub(crate) fn across_jobs(core: &Core, group: &Group) -> Result<Self> {
         let (mut keys, mut members) = (BTreeMap::new(), Vec::new());
         for process in group.members() {
-            let (identity, address, key) = core.with(|engine| {
+            let (identity, address, guest_key) = core.with(|engine| {
                 let transport = &engine.transport;
                 let identity = transport.strangers().identity(*process);
-                let key = transport.members().guest(identity.job);
-                transport.address_of(*process).map(|address| (identity, address, key))
+                let guest_key = transport.members().guest(identity.job);
+                transport.address_of(*process).map(|address| (identity, address, guest_key))
             })?;
             let none = || Error::new(Class::INTERN, format_args!("there is no key for process {process}"));
-            keys.insert(identity.job, key.ok_or_else(none)?);
-            let note = address.note()?;
+            keys.insert(identity.job, guest_key.ok_or_else(none)?);
+            let encoded_address = address.note()?;
             members.extend(identity.bytes());
-            members.extend((note.len() as u16).to_le_bytes());
-            members.extend(note.as_bytes());
+            members.extend((encoded_address.len() as u16).to_le_bytes());
+            members.extend(encoded_address.as_bytes());
         }
         if keys.len() > JOBS_MAX {
             return Err(Error::new(
@@ -123,11 +123,11 @@ impl GroupDescription {
         let (count, mut rest) = rest.split_first_chunk()?;
         let mut keys = BTreeMap::new();
         for _ in 0..u16::from_le_bytes(*count) {
-            let (job, behind) = rest.split_first_chunk()?;
-            let (key, behind) = behind.split_first_chunk()?;
+            let (job, after_job) = rest.split_first_chunk()?;
+            let (key, after_key) = after_job.split_first_chunk()?;
             let job = u64::from_le_bytes(*job);
             keys.insert(job, seal_key(shared, *nonce, job, &Key::from_bytes(*key)));
-            rest = behind;
+            rest = after_key;
         }
         Some(Self::AcrossJobs { keys, members: rest.to_vec() })
     }
@@ -167,9 +167,10 @@ fn introduce_members(core: &Core, mut bytes: &[u8]) -> Result<Group> {
     while !bytes.is_empty() {
         let identity = Identity::parse(bytes).ok_or_else(bad_format)?;
         let (len, rest) = bytes[IDENTITY..].split_first_chunk().ok_or_else(bad_format)?;
-        let (note, rest) = rest.split_at_checked(u16::from_le_bytes(*len).into()).ok_or_else(bad_format)?;
-        let note = std::str::from_utf8(note).map_err(|_| bad_format())?;
-        let address = Address::parse(note)?;
+        let len = u16::from_le_bytes(*len).into();
+        let (encoded_address, rest) = rest.split_at_checked(len).ok_or_else(bad_format)?;
+        let encoded_address = std::str::from_utf8(encoded_address).map_err(|_| bad_format())?;
+        let address = Address::parse(encoded_address)?;
         members.push(core.with(|engine| engine.transport.introduce(identity, address))?);
         bytes = rest;
     }

@@ -18,14 +18,14 @@ use crate::memory::Buffer;
 use crate::p2p::wire::MatchKey;
 use crate::status::Status;
 
-/// A process's part of an operation.
+/// This process's part of a collective access.
 struct OwnAccess {
     access: FileAccess,
-    /// The data in their file representation, if it differs.
-    raw: Option<Buffer>,
+    /// The data in their file representation, if it differs from that in memory.
+    file_bytes: Option<Buffer>,
     pieces: PieceList,
-    /// Size of the file in bytes, for a read.
-    size: u64,
+    /// Size of the file in bytes, for a read. A write does not need it.
+    file_size: Option<u64>,
 }
 
 /// Bytes in which each process describes its part: an error class, the range of its pieces, and the size of the file.
@@ -61,7 +61,7 @@ impl File {
         let part = access.and_then(|access| self.own_access(direction, access, buffer));
         let description = part.as_ref().map_or_else(
             |error| [error.class.0 as u64, 0, 0, 0],
-            |part| [0, part.pieces.range().start, part.pieces.range().end, part.size],
+            |part| [0, part.pieces.range().start, part.pieces.range().end, part.file_size.unwrap_or(0)],
         );
         let description: Vec<u8> = description.iter().flat_map(|word| word.to_le_bytes()).collect();
         let all = comm.oob()?.allgather(comm.rank(), &description)?;
@@ -79,20 +79,20 @@ impl File {
             }?;
             return Ok((part.access, status));
         }
-        let end = all.iter().map(|description| description[3]).max().unwrap_or(0);
-        self.two_phase(direction, part, buffer, &ranges, end)
+        let file_size = all.iter().map(|description| description[3]).max().unwrap_or(0);
+        self.two_phase(direction, part, buffer, &ranges, file_size)
     }
 
-    /// This process's part.
+    /// Prepares this process's part of a collective access: its pieces of the file, and their bytes.
     fn own_access(&self, direction: Direction, access: FileAccess, buffer: &Buffer) -> Result<OwnAccess> {
         let representation = access.view.representation();
         let len = representation.file_len(buffer)?;
         let pieces = access.view.pieces(access.from, len).collect();
-        let (raw, size) = match direction {
-            Direction::Read => (representation.file_buffer(buffer)?, self.0.disk.size()?),
-            Direction::Write => (representation.encode(buffer)?, 0),
+        let (file_bytes, file_size) = match direction {
+            Direction::Read => (representation.file_buffer(buffer)?, Some(self.0.disk.size()?)),
+            Direction::Write => (representation.encode(buffer)?, None),
         };
-        Ok(OwnAccess { access, raw, pieces, size })
+        Ok(OwnAccess { access, file_bytes, pieces, file_size })
     }
 
     fn uses_two_phases(&self, direction: Direction, ranges: &[Range<u64>]) -> bool {
@@ -114,7 +114,7 @@ impl File {
         part: OwnAccess,
         buffer: &Buffer,
         ranges: &[Range<u64>],
-        end: u64,
+        file_size: u64,
     ) -> Result<(FileAccess, Status)> {
         let hints = self.with(|state| state.hints);
         let touched = ranges.iter().filter(|range| !range.is_empty());
@@ -122,9 +122,9 @@ impl File {
             ..touched.map(|range| range.end).max().unwrap_or(0);
         let size = self.0.comm.size();
         let domains = FileDomains::new(touched, size, hints.nodes.unwrap_or(size as u32), hints.buffer);
-        let OwnAccess { access, raw, pieces, .. } = part;
-        let mine = if direction == Direction::Read { pieces.truncate(end) } else { pieces };
-        let data = raw.as_ref().unwrap_or(buffer);
+        let OwnAccess { access, file_bytes, pieces, .. } = part;
+        let mine = if direction == Direction::Read { pieces.truncate(file_size) } else { pieces };
+        let data = file_bytes.as_ref().unwrap_or(buffer);
         let rounds = CollectiveRounds::new(self, direction, &domains, &mine, data)?;
         let mut done = Ok(());
         for round in 0..domains.rounds() {
@@ -133,11 +133,11 @@ impl File {
             done = done.and(carried_out);
         }
         agree_result(&self.0.comm, done)?;
-        let bytes = match (direction, &raw) {
+        let bytes = match (direction, &file_bytes) {
             (Direction::Write, _) => buffer.len(),
             (Direction::Read, None) => mine.total(),
-            (Direction::Read, Some(raw)) => {
-                access.view.representation().decode(&raw.to_vec()[..mine.total() as usize], buffer)?
+            (Direction::Read, Some(file_bytes)) => {
+                access.view.representation().decode(&file_bytes.to_vec()[..mine.total() as usize], buffer)?
             }
         };
         Ok((access, Status { bytes, ..Status::empty() }))
@@ -247,24 +247,24 @@ impl<'a> CollectiveRounds<'a> {
     fn transfers(&self, window: &RoundBuffer, round: u64) -> Result<Vec<SchedStep>> {
         let (me, mut steps) = (self.file.0.comm.rank(), Vec::new());
         let mut own = None;
-        for (rank, there) in window.parts() {
+        for (rank, aggregated) in window.parts() {
             if rank == me {
-                own = Some(there);
+                own = Some(aggregated);
             } else if self.direction == Direction::Write {
-                self.add_transfer(&mut steps, (rank, me), (None, Some(there)))?;
+                self.add_transfer(&mut steps, (rank, me), (None, Some(aggregated)))?;
             } else {
-                self.add_transfer(&mut steps, (me, rank), (Some(there), None))?;
+                self.add_transfer(&mut steps, (me, rank), (Some(aggregated), None))?;
             }
         }
         for (aggregator, rank) in self.domains.ranks().iter().enumerate() {
             let (from, found) = self.mine.intersect(&self.domains.window(aggregator, round));
             let len = found.iter().map(|piece| piece.len).sum();
-            let here = (len > 0).then(|| self.data.clone().packed_range(from, len));
-            let there = own.take_if(|_| *rank == me);
+            let own_part = (len > 0).then(|| self.data.clone().packed_range(from, len));
+            let aggregated = own.take_if(|_| *rank == me);
             if self.direction == Direction::Write {
-                self.add_transfer(&mut steps, (me, *rank), (here, there))?;
+                self.add_transfer(&mut steps, (me, *rank), (own_part, aggregated))?;
             } else {
-                self.add_transfer(&mut steps, (*rank, me), (there, here))?;
+                self.add_transfer(&mut steps, (*rank, me), (aggregated, own_part))?;
             }
         }
         Ok(steps)

@@ -12,6 +12,15 @@ use crate::error::{Class, Error, Result};
 use crate::io::mode::FileMode;
 use crate::io::view::FileRange;
 
+/// A kind of lock on the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FileLock {
+    /// Several openers can hold it, to read.
+    Shared,
+    /// One opener holds it, to write.
+    Exclusive,
+}
+
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct Disk {
@@ -110,10 +119,12 @@ impl Disk {
         self.map_error("synchronising", self.file.sync_all())
     }
 
-    /// Runs `act` under a lock on the file, which excludes other openers on this host and others; a shared lock can be held by
-    /// several.
-    pub(crate) fn with_lock<T>(&self, is_shared: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
-        let operation = if is_shared { FlockOperation::LockShared } else { FlockOperation::LockExclusive };
+    /// Runs `act` under a lock on the file, which excludes other openers on this host and others.
+    pub(crate) fn with_lock<T>(&self, kind: FileLock, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let operation = match kind {
+            FileLock::Shared => FlockOperation::LockShared,
+            FileLock::Exclusive => FlockOperation::LockExclusive,
+        };
         self.map_error("locking", retry_interrupted(|| flock(&self.file, operation)))?;
         let done = act();
         let unlocked =

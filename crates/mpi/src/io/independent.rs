@@ -1,6 +1,7 @@
 //! Independent input and output, done immediately in the calling thread.
 
 use crate::error::{Class, Error, Result};
+use crate::io::disk::FileLock;
 use crate::io::object::File;
 use crate::io::position::{Direction, FileAccess};
 use crate::io::view::View;
@@ -38,10 +39,11 @@ impl File {
     pub(super) fn read_independent(&self, access: &FileAccess, buffer: &Buffer) -> Result<Status> {
         let representation = access.view.representation();
         let bytes = match representation.file_buffer(buffer)? {
-            None => self.with_atomicity(true, || self.read_pieces(access, buffer))?,
-            Some(raw) => {
-                let count = self.with_atomicity(true, || self.read_pieces(access, &raw))?;
-                representation.decode(&raw.to_vec()[..count as usize], buffer)?
+            None => self.with_atomicity(FileLock::Shared, || self.read_pieces(access, buffer))?,
+            Some(file_bytes) => {
+                let count =
+                    self.with_atomicity(FileLock::Shared, || self.read_pieces(access, &file_bytes))?;
+                representation.decode(&file_bytes.to_vec()[..count as usize], buffer)?
             }
         };
         Ok(Status { bytes, ..Status::empty() })
@@ -49,18 +51,20 @@ impl File {
 
     /// Writes without the other processes.
     pub(super) fn write_independent(&self, access: &FileAccess, buffer: &Buffer) -> Result<Status> {
-        let raw = access.view.representation().encode(buffer)?;
-        self.with_atomicity(false, || self.write_pieces(access, raw.as_ref().unwrap_or(buffer)))?;
+        let file_bytes = access.view.representation().encode(buffer)?;
+        self.with_atomicity(FileLock::Exclusive, || {
+            self.write_pieces(access, file_bytes.as_ref().unwrap_or(buffer))
+        })?;
         Ok(Status { bytes: buffer.len(), ..Status::empty() })
     }
 
     /// Runs `act`, in atomic mode under the locks of this process and of the file.
-    fn with_atomicity<T>(&self, is_shared: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn with_atomicity<T>(&self, lock: FileLock, act: impl FnOnce() -> Result<T>) -> Result<T> {
         if !self.is_atomic() {
             return act();
         }
         let _atomic_lock = self.0.atomic_lock.lock(self.core().host());
-        self.0.disk.with_lock(is_shared, act)
+        self.0.disk.with_lock(lock, act)
     }
 
     fn write_pieces(&self, access: &FileAccess, buffer: &Buffer) -> Result<()> {

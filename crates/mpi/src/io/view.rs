@@ -170,7 +170,7 @@ impl View {
         match &self.tile {
             FileTile::Dense { first } => rest.saturating_sub(*first),
             FileTile::Gaps { start, bytes, extent, end, .. } => {
-                let whole = rest.checked_sub(*end).map_or(0, |behind| behind / extent + 1);
+                let whole = rest.checked_sub(*end).map_or(0, |past_last| past_last / extent + 1);
                 // The last complete filetype may end before its extent does.
                 let rest = rest.saturating_sub(whole * extent);
                 let (mut cursor, mut partly) = (start.clone(), 0);

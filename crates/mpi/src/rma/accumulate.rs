@@ -47,7 +47,9 @@ impl Window {
         }
         let reduction = TargetUpdate::of(op, origin, at)?;
         let Some(found) = self.prepare_target(origin, at, complete_by)? else { return Ok(()) };
-        self.apply_at_target(found, origin.len(), (origin, None), |there| reduction.apply(origin, there))
+        self.apply_at_target(found, origin.len(), (origin, None), |target_bytes| {
+            reduction.apply(origin, target_bytes)
+        })
     }
 
     /// Reduces a buffer's elements into a member's, and returns the former values (`MPI_Get_accumulate`, and `MPI_Fetch_and_op` for
@@ -93,8 +95,8 @@ impl Window {
             let text = format!("the origin has {} bytes, but the result {}", origin.len(), result.len());
             return Err(Error::new(Class::TRUNCATE, text));
         }
-        self.apply_at_target(found, result.len(), (origin, Some(result)), |there| {
-            reduction.apply(origin, there)
+        self.apply_at_target(found, result.len(), (origin, Some(result)), |target_bytes| {
+            reduction.apply(origin, target_bytes)
         })
     }
 
@@ -117,12 +119,12 @@ impl Window {
             return Err(Error::new(Class::TRUNCATE, "the three elements have not as many bytes"));
         }
         let Some(found) = self.prepare_target(result, at, CompleteBy::Flush)? else { return Ok(()) };
-        self.apply_at_target(found, result.len(), (origin, Some(result)), |there| {
+        self.apply_at_target(found, result.len(), (origin, Some(result)), |target_bytes| {
             with_bytes(compare.len(), |expected| {
                 compare.load(expected);
-                let is_equal = there == expected;
+                let is_equal = target_bytes == expected;
                 if is_equal {
-                    origin.load(there);
+                    origin.load(target_bytes);
                 }
                 Ok(is_equal)
             })
@@ -145,21 +147,21 @@ impl Window {
             result.iter().for_each(|result| result.store(bytes));
             change(bytes)
         };
-        let is_apart = |there: &Buffer| {
-            there.contiguous_range().is_some()
-                && !there.overlaps(origin)
-                && !result.is_some_and(|result| there.overlaps(result) || origin.overlaps(result))
+        let is_apart = |target: &Buffer| {
+            target.contiguous_range().is_some()
+                && !target.overlaps(origin)
+                && !result.is_some_and(|result| target.overlaps(result) || origin.overlaps(result))
         };
         words.lock_accumulate(core)?;
         let done = match elements {
             // Long contiguous data are changed in place.
-            ElementLocation::Mapped(there) if len > FEW as u64 && is_apart(&there) => {
-                there.with_bytes_mut(|bytes| change(bytes).map(|_| bytes.len())).map(drop)
+            ElementLocation::Mapped(target) if len > FEW as u64 && is_apart(&target) => {
+                target.with_bytes_mut(|bytes| change(bytes).map(|_| bytes.len())).map(drop)
             }
-            ElementLocation::Mapped(there) => with_bytes(len, |bytes| {
-                there.load(bytes);
+            ElementLocation::Mapped(target) => with_bytes(len, |bytes| {
+                target.load(bytes);
                 if change(bytes)? {
-                    there.store(bytes);
+                    target.store(bytes);
                 }
                 Ok(())
             }),
@@ -244,24 +246,24 @@ impl<'a> TargetUpdate<'a> {
     }
 
     /// Changes the target's bytes, which have the buffer's size. Returns whether it changes them.
-    fn apply(&self, origin: &Buffer, there: &mut [u8]) -> Result<bool> {
+    fn apply(&self, origin: &Buffer, target: &mut [u8]) -> Result<bool> {
         match self {
             Self::None => return Ok(false),
-            Self::Replace => origin.load(there),
+            Self::Replace => origin.load(target),
             Self::By(op, element) => {
-                let (len, count) = (there.len() as u64, there.len() as i64 / element.size());
-                origin.with_bytes(|with| {
+                let (len, count) = (target.len() as u64, target.len() as i64 / element.size());
+                origin.with_bytes(|operand| {
                     if element.single_run(count).is_some_and(|run| run.length == len) {
                         let wrong = |error: datatypes::Error| Error::new(Class::OP, error.text);
-                        return op.apply(with, there, count, element).map_err(wrong);
+                        return op.apply(operand, target, count, element).map_err(wrong);
                     }
                     // Elements with gaps are reduced in their memory layout.
                     let left = Buffer::zeroed(element.clone(), count)?;
                     let right = Buffer::zeroed(element.clone(), count)?;
-                    left.store(with);
-                    right.store(there);
+                    left.store(operand);
+                    right.store(target);
                     right.reduce(&left, op)?;
-                    right.load(there);
+                    right.load(target);
                     Ok(())
                 })?;
             }

@@ -21,10 +21,10 @@ impl Window {
     /// Does a put if it can complete immediately. Returns whether it did.
     #[inline]
     pub(super) fn put_mapped(&self, origin: &Buffer, at: &TargetRange) -> bool {
-        let Some(there) = self.mapped_elements(origin.len(), at) else { return false };
+        let Some(mapped) = self.mapped_elements(origin.len(), at) else { return false };
         self.0.is_ordered.store(false, Ordering::Relaxed);
         // SAFETY: within the member's part, which is mapped here until the window is freed. Test: puts_and_gets_move_elements.
-        let is_done = unsafe { origin.copy_to(there.address) };
+        let is_done = unsafe { origin.copy_to(mapped.address) };
         self.charge_done(origin, is_done);
         // The program may next store a flag that another process polls.
         fence(Ordering::Release);
@@ -34,9 +34,9 @@ impl Window {
     /// Does a get if it can complete immediately. Returns whether it did.
     #[inline]
     pub(super) fn get_mapped(&self, origin: &Buffer, at: &TargetRange) -> bool {
-        let Some(there) = self.mapped_elements(origin.len(), at) else { return false };
+        let Some(mapped) = self.mapped_elements(origin.len(), at) else { return false };
         // SAFETY: as above.
-        let is_done = unsafe { origin.copy_from(there.address) };
+        let is_done = unsafe { origin.copy_from(mapped.address) };
         self.charge_done(origin, is_done);
         is_done
     }
@@ -68,18 +68,18 @@ impl Window {
             return None;
         }
         // SAFETY: within the member's part, which is mapped here until the window is freed. Test: accumulating_is_atomic.
-        let there = unsafe { Buffer::new(mapped.address, 1, at.datatype.clone()) }.ok()?;
-        let (mut with, mut bytes) = ([0; ELEMENT], [0; ELEMENT]);
-        let (with, bytes) = (&mut with[..len as usize], &mut bytes[..len as usize]);
+        let element = unsafe { Buffer::new(mapped.address, 1, at.datatype.clone()) }.ok()?;
+        let (mut operand, mut bytes) = ([0; ELEMENT], [0; ELEMENT]);
+        let (operand, bytes) = (&mut operand[..len as usize], &mut bytes[..len as usize]);
         self.core().host().charge_copy(len);
         self.0.is_ordered.store(false, Ordering::Relaxed);
         let _accumulate_lock = mapped.words.try_lock_accumulate(self.0.owner_word)?;
-        there.load(bytes);
+        element.load(bytes);
         result.iter().for_each(|result| result.store(bytes));
         if !is_read {
-            origin.load(with);
-            op.apply(with, bytes, 1, &at.datatype).ok()?;
-            there.store(bytes);
+            origin.load(operand);
+            op.apply(operand, bytes, 1, &at.datatype).ok()?;
+            element.store(bytes);
         }
         Some(())
     }
@@ -162,27 +162,28 @@ impl Window {
     /// nothing was changed. For bindings in real time: nothing is charged.
     #[inline(always)]
     pub fn try_put(&self, from: Piece, rank: i32, displacement: i64) -> bool {
-        let Some(there) = self.mapped_bytes(from.len() as u64, rank, displacement) else { return false };
+        let Some(mapped) = self.mapped_bytes(from.len() as u64, rank, displacement) else { return false };
         self.0.is_ordered.store(false, Ordering::Relaxed);
         // SAFETY: within the member's part, which is mapped here until the window is freed. Test: puts_and_gets_move_elements.
-        unsafe { from.copy_to(there.address) };
+        unsafe { from.copy_to(mapped.address) };
         // The program may next store a flag that another process polls.
         fence(Ordering::Release);
         true
     }
 
-    /// Reads bytes of a member's memory as [`Window::get`] does, on the terms of [`Window::try_put`].
+    /// Reads bytes of a member's memory as [`Window::get`] does, if it can complete immediately. Returns whether
+    /// it did, as [`Window::try_put`] does.
     #[inline(always)]
     pub fn try_get(&self, into: Piece, rank: i32, displacement: i64) -> bool {
-        let Some(there) = self.mapped_bytes(into.len() as u64, rank, displacement) else { return false };
+        let Some(mapped) = self.mapped_bytes(into.len() as u64, rank, displacement) else { return false };
         // SAFETY: as above.
-        unsafe { into.copy_from(there.address) };
+        unsafe { into.copy_from(mapped.address) };
         true
     }
 
     /// Changes an integer of a member by one of this process's, and returns the former value if `into` is given, as
-    /// [`Window::get_accumulate`] and [`Window::accumulate`] do, on the terms of [`Window::try_put`]. All have `len` bytes, 4
-    /// or 8.
+    /// [`Window::get_accumulate`] and [`Window::accumulate`] do. All have `len` bytes, 4 or 8. Returns false, and changes nothing, if it
+    /// cannot complete immediately, as [`Window::try_put`] does.
     #[inline(always)]
     pub fn try_integer_op(
         &self,
@@ -192,22 +193,24 @@ impl Window {
         rank: i32,
         displacement: i64,
     ) -> bool {
-        self.with_accumulate_lock(len, rank, displacement, |there| {
-            let old = there.words();
-            let with = from.map_or(0, |from| from.words()[0]);
+        self.with_accumulate_lock(len, rank, displacement, |target| {
+            // Pieces of up to 16 bytes are two words; these integers use the first word.
+            let old = target.words();
+            let operand = from.map_or(0, |from| from.words()[0]);
             if let Some(into) = into {
                 into.put_words(old, len);
             }
-            if let Some(now) = op.apply(old[0], with) {
-                there.put_words([now, 0], len);
+            if let Some(new) = op.apply(old[0], operand) {
+                target.put_words([new, 0], len);
             }
             true
         })
     }
 
     /// Reduces elements of a predefined type into a member's in place, and returns the former values if `into` is given, as
-    /// [`Window::accumulate`] and [`Window::get_accumulate`] do, on the terms of [`Window::try_put`]. All have the same size;
-    /// without an origin nothing changes.
+    /// [`Window::accumulate`] and [`Window::get_accumulate`] do. All have the same size; without an origin nothing changes. Returns
+    /// false, and changes nothing, if it cannot complete immediately, as [`Window::try_put`] does, if the operator does not reduce
+    /// the type, or if operands overlap.
     pub fn try_accumulate(
         &self,
         (operator, basic): (Operator, Basic),
@@ -220,23 +223,24 @@ impl Window {
         if !is_legal || from.is_some_and(|from| from.len() != len) {
             return false;
         }
-        self.with_accumulate_lock(len, rank, displacement, |there| {
-            let pairs = [(from, into), (from, Some(there)), (into, Some(there))];
+        self.with_accumulate_lock(len, rank, displacement, |target| {
+            let pairs = [(from, into), (from, Some(target)), (into, Some(target))];
             if pairs.iter().any(|pair| matches!(pair, (Some(one), Some(other)) if one.overlaps(*other))) {
                 return false;
             }
             if let Some(into) = into {
-                into.copy_data_from(there);
+                into.copy_data_from(target);
             }
             if let Some(from) = from {
-                there.reduce(from, operator, basic);
+                target.reduce(from, operator, basic);
             }
             true
         })
     }
 
     /// Replaces an integer of a member by one of this process's if it equals `compare`, and returns the former value, as
-    /// [`Window::compare_and_swap`] does, on the terms of [`Window::try_put`].
+    /// [`Window::compare_and_swap`] does. Returns false, and changes nothing, if it cannot complete immediately, as
+    /// [`Window::try_put`] does.
     #[inline(always)]
     pub fn try_compare_and_swap(
         &self,
@@ -245,11 +249,11 @@ impl Window {
         displacement: i64,
     ) -> bool {
         let len = into.len();
-        self.with_accumulate_lock(len, rank, displacement, |there| {
-            let (old, expected, with) = (there.words(), compare.words(), from.words());
+        self.with_accumulate_lock(len, rank, displacement, |target| {
+            let (old, expected, new) = (target.words(), compare.words(), from.words());
             into.put_words(old, len);
             if old == expected {
-                there.put_words(with, len);
+                target.put_words(new, len);
             }
             true
         })
@@ -296,14 +300,14 @@ pub enum IntegerOp {
 impl IntegerOp {
     /// The new value. Of a shorter integer only the lower bytes count, which come first on little-endian hosts.
     #[inline(always)]
-    fn apply(self, old: u64, with: u64) -> Option<u64> {
+    fn apply(self, old: u64, operand: u64) -> Option<u64> {
         Some(match self {
             Self::None => return None,
-            Self::Replace => with,
-            Self::Add => old.wrapping_add(with),
-            Self::And => old & with,
-            Self::Or => old | with,
-            Self::Xor => old ^ with,
+            Self::Replace => operand,
+            Self::Add => old.wrapping_add(operand),
+            Self::And => old & operand,
+            Self::Or => old | operand,
+            Self::Xor => old ^ operand,
         })
     }
 }

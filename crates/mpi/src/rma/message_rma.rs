@@ -55,7 +55,7 @@ struct Header {
     offset: u64,
     length: u64,
     /// Operations of this origin so far, including this one.
-    total: u64,
+    op_count: u64,
 }
 
 impl Header {
@@ -63,7 +63,7 @@ impl Header {
         let mut bytes = [0; HEADER];
         (bytes[0], bytes[1]) = (self.kind as u8, u8::from(self.is_last));
         bytes[4..8].copy_from_slice(&self.tag.to_le_bytes());
-        for (at, number) in [(8, self.offset), (16, self.length), (24, self.total)] {
+        for (at, number) in [(8, self.offset), (16, self.length), (24, self.op_count)] {
             bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
         bytes
@@ -75,7 +75,7 @@ impl Header {
         let kind = *kind.get(usize::from(*bytes.first()?))?;
         let tag = bytes.get(4..8)?.first_chunk().map(|part| i32::from_le_bytes(*part))?;
         let (is_last, offset) = (bytes[1] != 0, u64_at(8)?);
-        Some(Self { kind, is_last, tag, offset, length: u64_at(16)?, total: u64_at(24)? })
+        Some(Self { kind, is_last, tag, offset, length: u64_at(16)?, op_count: u64_at(24)? })
     }
 }
 
@@ -110,8 +110,9 @@ struct QueuedOp {
 struct OriginState {
     queued: Vec<QueuedOp>,
     /// Operations sent, by rank.
-    totals: BTreeMap<i32, u64>,
-    tags: i32,
+    sent_counts: BTreeMap<i32, u64>,
+    /// The number of the last message, from which the tag of its data derives.
+    tag_counter: i32,
 }
 
 /// The operations that this process has received as a target, of one origin.
@@ -127,7 +128,7 @@ pub(super) struct MessageRma {
     limits: OneSided,
     context: u64,
     group: Group,
-    sent: Lock<OriginState>,
+    origin_state: Lock<OriginState>,
     origins: Arc<Lock<Vec<OriginProgress>>>,
     /// The ranks of the last post.
     posted: Lock<Vec<i32>>,
@@ -154,8 +155,8 @@ impl MessageRma {
             let key = engine.key_of(started);
             engine.free(key);
         });
-        let (sent, posted) = (Lock::default(), Lock::default());
-        Ok((Self { limits, context, group, sent, origins, posted }, StopOnDrop::new(core, next)))
+        let (origin_state, posted) = (Lock::default(), Lock::default());
+        Ok((Self { limits, context, group, origin_state, origins, posted }, StopOnDrop::new(core, next)))
     }
 
     /// Charges the overhead of a synchronization call before its messages leave.
@@ -172,7 +173,7 @@ impl MessageRma {
     /// Queues an operation on a rank until the epoch completes.
     pub(super) fn queue(&self, host: &Host, rank: i32, is_put: bool, offset: u64, buffer: &Buffer) {
         host.charge_step(Step::Request, 1);
-        self.sent.lock(host).queued.push(QueuedOp { rank, is_put, offset, buffer: buffer.clone() });
+        self.origin_state.lock(host).queued.push(QueuedOp { rank, is_put, offset, buffer: buffer.clone() });
     }
 
     /// Sends the queued operations, and ends the epoch at each of these ranks, which have to be all ranks with queued operations.
@@ -181,7 +182,7 @@ impl MessageRma {
     /// # Errors
     /// [`Class::PROC_ABORTED`] when a target is lost.
     pub(super) fn send_queued(&self, core: &Core, ranks: &[i32]) -> Result<Vec<(i32, Started)>> {
-        let queued = std::mem::take(&mut self.sent.lock(core.host()).queued);
+        let queued = std::mem::take(&mut self.origin_state.lock(core.host()).queued);
         let mut started = Vec::new();
         for rank in ranks {
             let process = self.process(*rank)?;
@@ -191,7 +192,7 @@ impl MessageRma {
                 started.extend(self.send(core, process, op, is_last)?.map(|started| (*rank, started)));
             }
             if own.is_empty() {
-                let header = self.header(core.host(), *rank, OpKind::EndEpoch, true);
+                let header = self.next_header(core.host(), *rank, OpKind::EndEpoch, true);
                 started.push((*rank, core.with(|engine| self.send_header(engine, process, &header, &[]))?));
             }
         }
@@ -203,13 +204,14 @@ impl MessageRma {
         self.group.process(rank).ok_or_else(nobody)
     }
 
-    fn header(&self, host: &Host, rank: i32, kind: OpKind, is_last: bool) -> Header {
-        let mut sent = self.sent.lock(host);
-        sent.tags = (sent.tags + 1) % (1 << 20);
-        let tag = DATA_TAG + sent.tags;
-        let total = sent.totals.entry(rank).or_default();
-        *total += 1;
-        Header { kind, is_last, tag, offset: 0, length: 0, total: *total }
+    /// The header of the next message to a rank: counts the operation, and takes a new tag for its data. `is_last` ends the epoch.
+    fn next_header(&self, host: &Host, rank: i32, kind: OpKind, is_last: bool) -> Header {
+        let mut state = self.origin_state.lock(host);
+        state.tag_counter = (state.tag_counter + 1) % (1 << 20);
+        let tag = DATA_TAG + state.tag_counter;
+        let op_count = state.sent_counts.entry(rank).or_default();
+        *op_count += 1;
+        Header { kind, is_last, tag, offset: 0, length: 0, op_count: *op_count }
     }
 
     fn send_header(&self, engine: &mut Engine, to: u32, header: &Header, data: &[u8]) -> Result<Started> {
@@ -227,7 +229,7 @@ impl MessageRma {
             true => OpKind::LongPut,
             false => OpKind::Get,
         };
-        let header = Header { offset: op.offset, length, ..self.header(host, op.rank, kind, is_last) };
+        let header = Header { offset: op.offset, length, ..self.next_header(host, op.rank, kind, is_last) };
         let match_key = MatchKey { context: self.context, tag: header.tag };
         core.with(|engine| match kind {
             OpKind::Get => {
@@ -318,7 +320,7 @@ impl MessageRmaTarget {
             return;
         }
         if header.is_last {
-            self.update_origin(engine, rank, |origin| origin.ends = Some(header.total));
+            self.update_origin(engine, rank, |origin| origin.ends = Some(header.op_count));
         }
         let place = self.memory.clone().packed_range(header.offset, header.length);
         let started = match header.kind {
@@ -378,7 +380,7 @@ mod tests {
     fn header_roundtrip_keeps_values() {
         for kind in [OpKind::EndEpoch, OpKind::Put, OpKind::LongPut, OpKind::Get] {
             let header =
-                Header { kind, is_last: kind == OpKind::Get, tag: 77, offset: 1 << 40, length: 3, total: 9 };
+                Header { kind, is_last: kind == OpKind::Get, tag: 77, offset: 1 << 40, length: 3, op_count: 9 };
             assert_eq!(Header::parse(&header.bytes()), Some(header));
             assert_eq!(Header::parse(&header.bytes()[..HEADER - 1]), None);
         }

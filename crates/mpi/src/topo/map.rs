@@ -105,8 +105,8 @@ mod tests {
         let mut all = order.clone();
         all.sort_unstable();
         assert!(all.into_iter().eq(0..hosts.len()), "each member has one place");
-        let behind: Vec<usize> = order.iter().map(|member| hosts[*member]).collect();
-        (edge_cut(hosts, edges), edge_cut(&behind, edges))
+        let reordered: Vec<usize> = order.iter().map(|member| hosts[*member]).collect();
+        (edge_cut(hosts, edges), edge_cut(&reordered, edges))
     }
 
     #[test]
@@ -117,10 +117,10 @@ mod tests {
         // Four hosts with four members: four blocks of two by two.
         assert_eq!(cuts(&in_turn(16, 4), &grid(4, 4, false)), (12, 8));
         assert_eq!(cuts(&in_rows(16, 4), &grid(4, 4, false)), (12, 8));
-        let (before, behind) = cuts(&in_turn(64, 4), &grid(8, 8, false));
-        assert!(before == 56 && behind <= 20, "{before} {behind}");
-        let (before, behind) = cuts(&in_turn(32, 4), &grid(8, 4, true));
-        assert!(before >= 32 && behind <= 24, "{before} {behind}");
+        let (before, after) = cuts(&in_turn(64, 4), &grid(8, 8, false));
+        assert!(before == 56 && after <= 20, "{before} {after}");
+        let (before, after) = cuts(&in_turn(32, 4), &grid(8, 4, true));
+        assert!(before >= 32 && after <= 24, "{before} {after}");
         // Two hosts, a ring.
         let ring: Vec<Edge> = (0..10).map(|at| (at, (at + 1) % 10, 1)).collect();
         assert_eq!(cuts(&in_turn(10, 2), &ring), (10, 2));

@@ -18,7 +18,7 @@ use std::process::{Child, Command};
 
 use host::real::pin_to_core;
 use nic_iwarp::{Completion, FpduSize, IwarpConfig};
-use process::BenchProcess;
+use process::{BenchProcess, TargetActivity};
 
 /// The command line.
 struct Options(Vec<String>);
@@ -105,16 +105,18 @@ fn measure(side: &mut BenchProcess, options: &Options, at: IpAddr) -> Vec<Row> {
     let ways = if alone { Vec::new() } else { side.best_raw_streams() };
     for _ in 0..options.rounds() {
         let raw = if alone { 1.0 } else { side.raw_pings() };
-        note("8 B write, one way, us", true, raw, &mut || side.write_pings(&plain));
-        note("8 B send, one way, us", true, raw, &mut || side.send_pings(&plain));
-        note("8 B write with CRC, one way, us", true, raw, &mut || side.write_pings(&crc));
-        note("8 B writes, ping-pongs, M/s", false, 0.5 / raw, &mut || side.rate(&plain));
+        note("8 B write, one way, us", true, raw, &mut || side.write_one_way_time(&plain));
+        note("8 B send, one way, us", true, raw, &mut || side.send_one_way_time(&plain));
+        note("8 B write with CRC, one way, us", true, raw, &mut || side.write_one_way_time(&crc));
+        note("8 B writes, ping-pongs, M/s", false, 0.5 / raw, &mut || side.message_rate(&plain));
         let raw = if alone { 1.0 } else { side.raw_stream(&ways) };
         note("1 MiB write, GB/s", false, raw, &mut || side.stream(&plain));
-        note("4 KiB write, GB/s", false, raw, &mut || side.pages(&plain));
+        note("4 KiB write, GB/s", false, raw, &mut || side.page_write_rate(&plain));
         note("1 MiB write with CRC, GB/s", false, raw, &mut || side.stream(&crc));
-        let idle = if wanted("8 B read") { side.reads(&plain, false) } else { 0.0 };
-        note("8 B read, target idle, computes, us", true, idle, &mut || side.reads(&plain, true));
+        let idle = if wanted("8 B read") { side.read_time(&plain, TargetActivity::Sleeps) } else { 0.0 };
+        note("8 B read, target idle, computes, us", true, idle, &mut || {
+            side.read_time(&plain, TargetActivity::Computes)
+        });
     }
     rows
 }

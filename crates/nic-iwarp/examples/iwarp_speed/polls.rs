@@ -32,7 +32,7 @@ pub(crate) fn measure() {
         let poll = (pairs.host.now() - began).as_ns_f64() / f64::from(POLLS);
         let began = pairs.host.now();
         for number in 0..WRITES {
-            pairs.write(number);
+            pairs.write_and_wait(number);
         }
         let write = (pairs.host.now() - began).as_ns_f64() / 1000.0 / WRITES as f64;
         println!(
@@ -82,7 +82,7 @@ impl Pairs {
     }
 
     /// Writes over a connection that the number selects.
-    fn write(&self, number: u64) {
+    fn write_and_wait(&self, number: u64) {
         let qp = &self.qps[(number as usize * 7919) % self.qps.len()][0];
         let sges = [self.memory[0].sge(0, 8)];
         let wr = SendWr::new(number, SendOp::Write(self.memory[1].remote(0)), &sges);

@@ -19,11 +19,31 @@ const PAGES: u64 = 20_000;
 const PAGE: u32 = 4096;
 const SMALLS: u64 = 100_000;
 const WINDOW: u64 = 64;
+/// One write in this number is signaled.
+const SIGNAL_INTERVAL: u64 = 16;
 /// Number of reads in one round, and the pause before each, in which the target goes to sleep.
 const READS: u64 = 200;
 const READ_PAUSE: Span = Span::from_us(300);
 /// The word of the target's memory that the client writes when it has finished.
 const END_WORD: u32 = LARGE + 64;
+
+/// What the target does while the client reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TargetActivity {
+    /// It sleeps in a system call.
+    Sleeps,
+    /// It computes, without polling.
+    Computes,
+}
+
+/// How the target waits for the client's final write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WaitMode {
+    /// It polls its memory, as a waiting program does.
+    Poll,
+    /// It computes, and polls its memory now and then.
+    Compute,
+}
 
 /// One process's end of all connections.
 pub(crate) struct BenchProcess {
@@ -87,7 +107,7 @@ impl BenchProcess {
         span.as_ns_f64() / 2000.0 / PINGS as f64
     }
 
-    pub(crate) fn write_pings(&mut self, link: &Endpoint) -> f64 {
+    pub(crate) fn write_one_way_time(&mut self, link: &Endpoint) -> f64 {
         let host = link.host.clone();
         let word = link.near.buf().word(LARGE as usize).expect("aligned");
         word.store(0, Ordering::Release);
@@ -101,7 +121,7 @@ impl BenchProcess {
         )
     }
 
-    pub(crate) fn send_pings(&mut self, link: &Endpoint) -> f64 {
+    pub(crate) fn send_one_way_time(&mut self, link: &Endpoint) -> f64 {
         let host = link.host.clone();
         let receive = || link.qp.post_recv(&RecvWr::new(7, &[link.near.sge(0, 8)])).expect("post");
         receive();
@@ -131,40 +151,41 @@ impl BenchProcess {
             link.write_many(LARGES, 8, 1, &[link.near.sge(0, LARGE)]);
         }
         let span = self.host.now() - began;
-        self.wait_for_client(link, false);
+        self.wait_for_client(link, WaitMode::Poll);
         (LARGES * u64::from(LARGE)) as f64 / span.as_ns_f64()
     }
 
     /// Rate of page-sized writes in GB/s.
-    pub(crate) fn pages(&mut self, link: &Endpoint) -> f64 {
+    pub(crate) fn page_write_rate(&mut self, link: &Endpoint) -> f64 {
         self.exchange([0]);
         let began = self.host.now();
         if self.client {
-            link.write_many(PAGES, WINDOW, 16, &[link.near.sge(0, PAGE)]);
+            link.write_many(PAGES, WINDOW, SIGNAL_INTERVAL, &[link.near.sge(0, PAGE)]);
         }
         let span = self.host.now() - began;
-        self.wait_for_client(link, false);
+        self.wait_for_client(link, WaitMode::Poll);
         (PAGES * u64::from(PAGE)) as f64 / span.as_ns_f64()
     }
 
     /// Message rate in millions per second.
-    pub(crate) fn rate(&mut self, link: &Endpoint) -> f64 {
+    pub(crate) fn message_rate(&mut self, link: &Endpoint) -> f64 {
         self.exchange([0]);
         let began = self.host.now();
         if self.client {
-            link.write_many(SMALLS, WINDOW, 16, &[link.near.sge(0, 8)]);
+            link.write_many(SMALLS, WINDOW, SIGNAL_INTERVAL, &[link.near.sge(0, 8)]);
         }
         let span = self.host.now() - began;
-        self.wait_for_client(link, false);
+        self.wait_for_client(link, WaitMode::Poll);
         SMALLS as f64 * 1000.0 / span.as_ns_f64()
     }
 
-    /// Time of a read in microseconds, with a target that sleeps or computes without polling.
-    pub(crate) fn reads(&mut self, link: &Endpoint, computes: bool) -> f64 {
+    /// The median time of a read in microseconds.
+    pub(crate) fn read_time(&mut self, link: &Endpoint, target: TargetActivity) -> f64 {
+        let computes = target == TargetActivity::Computes;
         self.exchange([0]);
         if !self.client {
             if computes {
-                self.wait_for_client(link, true);
+                self.wait_for_client(link, WaitMode::Compute);
             } else {
                 self.exchange([0]);
             }
@@ -173,7 +194,7 @@ impl BenchProcess {
         let mut spans: Vec<f64> = (0..READS).map(|number| self.read(link, number)).collect();
         spans.sort_by(f64::total_cmp);
         if computes {
-            self.wait_for_client(link, true);
+            self.wait_for_client(link, WaitMode::Compute);
         } else {
             self.exchange([0]);
         }
@@ -192,16 +213,15 @@ impl BenchProcess {
         (self.host.now() - began).as_ns_f64() / 1000.0
     }
 
-    /// Waits for the client's final write. Meanwhile the target polls its memory, like a program that waits for data,
-    /// or computes.
-    fn wait_for_client(&mut self, link: &Endpoint, computes: bool) {
+    /// Waits for the client's final write.
+    fn wait_for_client(&mut self, link: &Endpoint, mode: WaitMode) {
         let word = link.near.buf().word(END_WORD as usize).expect("aligned");
         if self.client {
             let bytes = 1_u64.to_le_bytes();
             let wr = SendWr::inline(0, SendOp::Write(link.far.offset(END_WORD.into())), &bytes);
             link.qp.post_send(&wr).expect("post");
             link.wait_for_completion();
-        } else if computes {
+        } else if mode == WaitMode::Compute {
             let mut sum = 1_u64;
             while word.swap(0, Ordering::AcqRel) != 1 {
                 for step in 0..10_000 {

@@ -12,7 +12,7 @@ use verbs::{CmEvent, ConnParam, Error, Result, Screen};
 use crate::api::handle::QpHandle;
 use crate::connect::listener::{Listener, SocketRequest};
 use crate::connect::outgoing::{OutgoingConn, SourceAddr};
-use crate::connect::port::{Listening, Port};
+use crate::connect::port::{Port, PortListenGuard};
 use crate::connect::registry::ThreadRequest;
 use crate::connection::end_reason::EndReason;
 use crate::device_inner::DeviceInner;
@@ -33,7 +33,7 @@ struct ListenerHandle {
     /// Keeps the event channel alive.
     events: Arc<CmEvents>,
     /// Marks the port as listening, if the listener belongs to a bound port.
-    _listening: Option<Arc<Listening>>,
+    _port_guard: Option<Arc<PortListenGuard>>,
 }
 
 impl ListenerOps for ListenerHandle {
@@ -107,19 +107,19 @@ impl CmHandle {
     }
 
     /// Starts to accept connections of a listening socket.
-    fn listener(
+    fn start_listener(
         &self,
         socket: Arc<ForkSafeFd>,
         addr: SocketAddr,
         (backlog, screen): (u32, Option<Arc<dyn Screen>>),
-        listening: Option<Arc<Listening>>,
+        port_guard: Option<Arc<PortListenGuard>>,
     ) -> Result<Box<dyn ListenerOps>> {
         let shared = &self.device.shared;
         let id = shared.reactor.new_id();
         let inner = Arc::new(Listener::new(socket, id, addr, (backlog, screen), &self.events));
         self.device.registry.add_listener(&inner);
         let (device, events) = (self.device.clone(), self.events.clone());
-        let handle = ListenerHandle { device, inner: inner.clone(), events, _listening: listening };
+        let handle = ListenerHandle { device, inner: inner.clone(), events, _port_guard: port_guard };
         shared.reactor.watch(inner.socket.as_fd(), LISTENER | id, EventFlags::IN)?;
         Ok(Box::new(handle))
     }
@@ -158,7 +158,7 @@ impl CmOps for CmHandle {
         screen: Option<Arc<dyn Screen>>,
     ) -> Result<Box<dyn ListenerOps>> {
         let (socket, addr) = self.socket_at(addr, Some(backlog))?;
-        self.listener(Arc::new(socket), addr, (backlog, screen), None)
+        self.start_listener(Arc::new(socket), addr, (backlog, screen), None)
     }
 
     fn bind(&self, addr: SocketAddr) -> Result<Box<dyn BoundAddrOps>> {
@@ -168,8 +168,8 @@ impl CmOps for CmHandle {
 
     fn listen_at(&self, port: &dyn BoundAddrOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
         let port = Port::downcast_own(port, &self.device)?;
-        let (socket, listening) = port.listen(backlog)?;
-        self.listener(socket, port.addr(), (backlog, None), Some(listening))
+        let (socket, port_guard) = port.listen(backlog)?;
+        self.start_listener(socket, port.addr(), (backlog, None), Some(port_guard))
     }
 
     fn connect_from(
@@ -180,7 +180,7 @@ impl CmOps for CmHandle {
         param: &ConnParam,
     ) -> Result<()> {
         let port = Port::downcast_own(port, &self.device)?;
-        self.begin(qp, addr, param, Some(port.source_addr()?))
+        self.begin(qp, addr, param, Some(port.take_source_addr()?))
     }
 
     fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {

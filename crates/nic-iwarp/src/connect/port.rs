@@ -17,23 +17,23 @@ use nic_util::sync::unpoisoned;
 pub(crate) struct Port {
     device: Arc<DeviceInner>,
     addr: SocketAddr,
-    held: Mutex<PortState>,
+    state: Mutex<PortState>,
 }
 
 struct PortState {
     /// The bound socket, until a connection takes it.
-    socket: Option<Arc<ForkSafeFd>>,
+    reserved_socket: Option<Arc<ForkSafeFd>>,
     /// Alive while a listener uses the port.
-    listening: Weak<Listening>,
+    listening: Weak<PortListenGuard>,
 }
 
 /// Marks a port as listening until it is dropped.
-pub(crate) struct Listening;
+pub(crate) struct PortListenGuard;
 
 impl Port {
     pub(crate) fn new(device: &Arc<DeviceInner>, socket: ForkSafeFd, addr: SocketAddr) -> Self {
-        let held = PortState { socket: Some(Arc::new(socket)), listening: Weak::new() };
-        Self { device: device.clone(), addr, held: Mutex::new(held) }
+        let state = PortState { reserved_socket: Some(Arc::new(socket)), listening: Weak::new() };
+        Self { device: device.clone(), addr, state: Mutex::new(state) }
     }
 
     /// Our port for that of the API, if it belongs to this device.
@@ -46,35 +46,36 @@ impl Port {
     }
 
     /// Fails if the port is listening.
-    fn check_not_listening(&self, held: &PortState) -> Result<()> {
-        match held.listening.strong_count() {
+    fn check_not_listening(&self, state: &PortState) -> Result<()> {
+        match state.listening.strong_count() {
             0 => Ok(()),
             _ => Err(Error::Busy { what: "the port", why: format!("a listener uses {}", self.addr) }),
         }
     }
 
     /// Makes the socket listen, and returns it.
-    pub(crate) fn listen(&self, backlog: u32) -> Result<(Arc<ForkSafeFd>, Arc<Listening>)> {
-        let mut held = unpoisoned(&self.held);
-        self.check_not_listening(&held)?;
+    pub(crate) fn listen(&self, backlog: u32) -> Result<(Arc<ForkSafeFd>, Arc<PortListenGuard>)> {
+        let mut state = unpoisoned(&self.state);
+        self.check_not_listening(&state)?;
         let used = || format!("a connection was made from {}", self.addr);
-        let socket = held.socket.clone().ok_or_else(|| Error::Busy { what: "the port", why: used() })?;
+        let socket =
+            state.reserved_socket.clone().ok_or_else(|| Error::Busy { what: "the port", why: used() })?;
         listen_on(&socket, backlog).map_err(|errno| Error::system("cannot listen", errno))?;
-        let listening = Arc::new(Listening);
-        held.listening = Arc::downgrade(&listening);
-        Ok((socket, listening))
+        let guard = Arc::new(PortListenGuard);
+        state.listening = Arc::downgrade(&guard);
+        Ok((socket, guard))
     }
 
-    /// The local address for a connection. The first attempt takes the socket; later ones bind another.
-    pub(crate) fn source_addr(&self) -> Result<SourceAddr> {
-        let mut held = unpoisoned(&self.held);
-        self.check_not_listening(&held)?;
-        let Some(socket) = &held.socket else { return Ok(SourceAddr::new(self.addr, None)) };
+    /// The local address for a connection. The first call takes the reserved socket with it; later connections bind another.
+    pub(crate) fn take_source_addr(&self) -> Result<SourceAddr> {
+        let mut state = unpoisoned(&self.state);
+        self.check_not_listening(&state)?;
+        let Some(socket) = &state.reserved_socket else { return Ok(SourceAddr::new(self.addr, None)) };
         // Requests that arrived at an earlier listener may keep the socket open a moment longer.
-        let own = fcntl_dupfd_cloexec(&**socket, 0)
+        let copy = fcntl_dupfd_cloexec(&**socket, 0)
             .map_err(|errno| Error::system("cannot copy a socket", errno))?;
-        held.socket = None;
-        Ok(SourceAddr::new(self.addr, Some(own.into())))
+        state.reserved_socket = None;
+        Ok(SourceAddr::new(self.addr, Some(copy.into())))
     }
 }
 

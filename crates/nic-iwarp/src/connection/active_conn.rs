@@ -197,6 +197,7 @@ impl ActiveConn {
         result.map(|()| bytes > 0)
     }
 
+    /// Receives and handles all events of a turn. Answers requests in the middle of a long turn, so that the peer does not wait.
     fn receive_turn(&mut self, queues: &QpQueues) -> Result<(), EndReason> {
         loop {
             let mut cx = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };

@@ -40,8 +40,8 @@ impl FreedSlotCounts {
     #[inline]
     pub(crate) fn reclaim(&self, frees: SlotsToFree) {
         match (frees, &self.srq) {
-            (SlotsToFree::Sends(upto), _) => {
-                self.sends.fetch_max(upto, Ordering::Release);
+            (SlotsToFree::Sends(completed_end), _) => {
+                self.sends.fetch_max(completed_end, Ordering::Release);
             }
             (SlotsToFree::Receive, Some(srq)) => srq.reclaim(),
             (SlotsToFree::Receive, None) => {

@@ -53,19 +53,19 @@ pub(crate) fn messages(number: u64, request: &SendRequest) -> [Option<Op>; 2] {
     let len = request.len;
     let solicited = request.flags.contains(SendFlags::SOLICITED);
     let fence = request.flags.contains(SendFlags::FENCE);
-    let op = |last: bool, kind| Some(Op { id: number << 1 | u64::from(last), kind, fence });
+    let first = |kind| Some(Op { id: number << 1, kind, fence });
+    let last = |kind| Some(Op { id: number << 1 | 1, kind, fence });
     let write = |to: RemoteAddr| OpKind::Write { stag: to.rkey, to: to.addr, len };
     let immediate = |imm, joined, solicited| OpKind::Immediate { data: immediate(imm, joined), solicited };
     let atomic = |to: RemoteAddr, atomic| OpKind::Atomic { stag: to.rkey, to: to.addr, op: atomic };
     match request.op {
-        SendOp::Write(to) => [op(true, write(to)), None],
-        SendOp::WriteImm(to, imm) => [op(false, write(to)), op(true, immediate(imm, false, solicited))],
-        SendOp::Send => [op(true, OpKind::Send { len, solicited, invalidate: None }), None],
-        SendOp::SendInv(key) => [op(true, OpKind::Send { len, solicited, invalidate: Some(key) }), None],
-        SendOp::SendImm(imm) => [
-            op(false, immediate(imm, true, false)),
-            op(true, OpKind::Send { len, solicited, invalidate: None }),
-        ],
+        SendOp::Write(to) => [last(write(to)), None],
+        SendOp::WriteImm(to, imm) => [first(write(to)), last(immediate(imm, false, solicited))],
+        SendOp::Send => [last(OpKind::Send { len, solicited, invalidate: None }), None],
+        SendOp::SendInv(key) => [last(OpKind::Send { len, solicited, invalidate: Some(key) }), None],
+        SendOp::SendImm(imm) => {
+            [first(immediate(imm, true, false)), last(OpKind::Send { len, solicited, invalidate: None })]
+        }
         SendOp::Read(from) => {
             // This tag names no region: only the response to this request may use it, and only for these bytes.
             let read = ReadRequest {
@@ -75,16 +75,14 @@ pub(crate) fn messages(number: u64, request: &SendRequest) -> [Option<Op>; 2] {
                 source_stag: from.rkey,
                 source_to: from.addr,
             };
-            [op(true, OpKind::Read(read)), None]
+            [last(OpKind::Read(read)), None]
         }
         SendOp::CompareSwap { remote, compare, swap } => {
             let (compare_mask, swap_mask) = (u64::MAX, u64::MAX);
             let swap = AtomicOp::CompareSwap { compare, compare_mask, swap, swap_mask };
-            [op(true, atomic(remote, swap)), None]
+            [last(atomic(remote, swap)), None]
         }
-        SendOp::FetchAdd { remote, add } => {
-            [op(true, atomic(remote, AtomicOp::FetchAdd { add, mask: 0 })), None]
-        }
+        SendOp::FetchAdd { remote, add } => [last(atomic(remote, AtomicOp::FetchAdd { add, mask: 0 })), None],
     }
 }
 

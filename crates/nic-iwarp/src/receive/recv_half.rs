@@ -374,9 +374,9 @@ impl RecvHalf {
         piece: &Piece,
     ) -> Result<ReceiveStep, EndReason> {
         let direct = piece.len - LAST;
-        let behind = self.buffer.space_up_to(self.limit);
-        let room = direct + behind.len();
-        let n = match place::receive(cx.socket, &list.part(0, direct as u64), behind) {
+        let after_piece = self.buffer.space_up_to(self.limit);
+        let room = direct + after_piece.len();
+        let n = match place::receive(cx.socket, &list.part(0, direct as u64), after_piece) {
             Ok(0) => return Err(on_eof(cx)),
             Ok(n) => n,
             Err(Errno::AGAIN | Errno::INTR) => 0,

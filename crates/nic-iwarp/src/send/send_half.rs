@@ -184,27 +184,32 @@ impl SendHalf {
 
     /// Adds an FPDU to the outbox.
     fn pack(&mut self, cx: &mut QpContext<'_>, fpdu: &Fpdu) -> Result<(), EndReason> {
-        let mut upto = None;
+        let mut completed_end = None;
         if let Origin::Op(id) = fpdu.origin {
             if fpdu.expects.is_some() {
                 self.markers.on_sent(id);
             }
             if fpdu.last {
                 self.in_machine -= 1;
-                upto = program_request_of(id).filter(|_| is_last(id)).map(|number| number + 1);
+                completed_end = program_request_of(id).filter(|_| is_last(id)).map(|number| number + 1);
             }
         } else if fpdu.expects.is_some() {
             self.markers.on_rtr_sent();
         }
         let packed = match fpdu.payload.len() {
-            0..=SMALL_MAX => self.outbox.append(upto, |to| write_out(cx.queues, fpdu, to)),
-            _ => self.pack_large(cx.queues, fpdu, upto),
+            0..=SMALL_MAX => self.outbox.append(completed_end, |to| write_out(cx.queues, fpdu, to)),
+            _ => self.pack_large(cx.queues, fpdu, completed_end),
         };
         packed.map_err(|inaccessible| end_for(cx.machine, inaccessible))
     }
 
     /// Adds an FPDU whose payload is gathered, or copied to the staging buffer for its CRC.
-    fn pack_large(&mut self, queues: &QpQueues, fpdu: &Fpdu, upto: Option<u64>) -> Result<(), Inaccessible> {
+    fn pack_large(
+        &mut self,
+        queues: &QpQueues,
+        fpdu: &Fpdu,
+        completed_end: Option<u64>,
+    ) -> Result<(), Inaccessible> {
         let (mut trailer_builder, mut staged) = (fpdu.trailer_builder(), None);
         if trailer_builder.wants_payload() {
             let list = payload(queues, fpdu)?;
@@ -222,7 +227,7 @@ impl SendHalf {
             staged = Some(at);
         }
         if let Ok(trailer) = trailer_builder.finish() {
-            self.outbox.push(*fpdu, trailer, staged, upto);
+            self.outbox.push(*fpdu, trailer, staged, completed_end);
         }
         Ok(())
     }
@@ -359,8 +364,8 @@ impl SendHalf {
             Err(Errno::AGAIN | Errno::INTR) => 0,
             Err(errno) => return Err(EndReason::Broken(errno)),
         };
-        if let Some(upto) = self.outbox.advance(n, &cx.queues.shared.staging) {
-            self.sent = upto;
+        if let Some(completed_end) = self.outbox.advance(n, &cx.queues.shared.staging) {
+            self.sent = completed_end;
         }
         if n > 0 {
             cx.queues.count_send_progress();
@@ -441,23 +446,23 @@ impl SendHalf {
         if self.markers.is_enabled() && !self.markers.has_open_locals() {
             return;
         }
-        let upto = self.completed_when_sent(queues);
-        self.complete_arrived(queues, upto);
+        let completed_end = self.completed_when_sent(queues);
+        self.complete_arrived(queues, completed_end);
     }
 
     /// The number of the request before which all are complete because TCP has accepted them.
     fn completed_when_sent(&self, queues: &QpQueues) -> u64 {
         let (queue, uses_markers) = (queues.sends.lock(), self.markers.is_enabled());
-        let mut upto = queue.completed();
+        let mut completed_end = queue.completed();
         for number in queue.completed()..self.sent {
             let request = queue.get(number);
             let completes = !uses_markers || request.is_local();
             if request.op.fetches() || !completes && queues.is_signaled(request.flags) {
                 break;
             }
-            upto = if completes { number + 1 } else { upto };
+            completed_end = if completes { number + 1 } else { completed_end };
         }
-        upto
+        completed_end
     }
 
     /// The ready-to-receive message has been answered.
@@ -467,8 +472,8 @@ impl SendHalf {
 
     /// The read, atomic or marker with this identifier has been answered.
     pub(crate) fn on_answered(&mut self, queues: &QpQueues, id: u64) {
-        let upto = self.markers.on_answered(id);
-        self.complete_arrived(queues, upto);
+        let completed_end = self.markers.on_answered(id);
+        self.complete_arrived(queues, completed_end);
         self.complete_sent(queues);
     }
 
@@ -489,9 +494,9 @@ impl SendHalf {
         Ok(())
     }
 
-    /// Completes the requests before `upto`, which have arrived.
-    fn complete_arrived(&mut self, queues: &QpQueues, upto: u64) {
-        while queues.sends.lock().completed() < upto {
+    /// Completes the requests before `completed_end`, which have arrived.
+    fn complete_arrived(&mut self, queues: &QpQueues, completed_end: u64) {
+        while queues.sends.lock().completed() < completed_end {
             self.complete_first(queues);
         }
     }

@@ -94,15 +94,21 @@ impl Outbox {
             && self.staged <= STAGING_LEN / 2
     }
 
-    pub(crate) fn push(&mut self, fpdu: Fpdu, trailer: Trailer, staged: Option<usize>, upto: Option<u64>) {
-        self.items.push_back((OutboxItem::Large { fpdu, trailer, staged }, upto));
+    pub(crate) fn push(
+        &mut self,
+        fpdu: Fpdu,
+        trailer: Trailer,
+        staged: Option<usize>,
+        completed_end: Option<u64>,
+    ) {
+        self.items.push_back((OutboxItem::Large { fpdu, trailer, staged }, completed_end));
     }
 
     /// Serializes a small FPDU: `write` appends its bytes; if it fails, the buffer is restored.
     #[inline]
     pub(crate) fn append<E>(
         &mut self,
-        upto: Option<u64>,
+        completed_end: Option<u64>,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
         let before = self.small.len();
@@ -114,9 +120,9 @@ impl Outbox {
         match self.items.back_mut() {
             Some((OutboxItem::Run { to, .. }, all)) => {
                 *to = after;
-                *all = upto.or(*all);
+                *all = completed_end.or(*all);
             }
-            _ => self.items.push_back((OutboxItem::Run { from: before, to: after }, upto)),
+            _ => self.items.push_back((OutboxItem::Run { from: before, to: after }, completed_end)),
         }
         Ok(())
     }
@@ -166,11 +172,11 @@ impl Outbox {
     pub(crate) fn advance(&mut self, n: usize, pool: &StagingPool) -> Option<u64> {
         self.sent += n;
         let mut out = None;
-        while let Some((item, upto)) = self.items.front()
+        while let Some((item, completed_end)) = self.items.front()
             && self.sent >= item.len()
         {
             self.sent -= item.len();
-            out = upto.or(out);
+            out = completed_end.or(out);
             self.items.pop_front();
         }
         if self.items.is_empty() {
@@ -236,8 +242,8 @@ mod tests {
     #[test]
     fn runs_grow_while_last_in_outbox() {
         let (mut outbox, pool) = (Outbox::new(), StagingPool::default());
-        let write = |outbox: &mut Outbox, bytes: &[u8], upto| {
-            let done: Result<(), ()> = outbox.append(upto, |to| {
+        let write = |outbox: &mut Outbox, bytes: &[u8], completed_end| {
+            let done: Result<(), ()> = outbox.append(completed_end, |to| {
                 to.extend_from_slice(bytes);
                 Ok(())
             });

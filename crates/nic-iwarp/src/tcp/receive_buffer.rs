@@ -96,8 +96,8 @@ mod tests {
         for round in 0..10_000 {
             let n = buffer.filled().len() + 1 + round % 97;
             let n = buffer.space_up_to(n).len();
-            let upto = buffer.filled().len() + n;
-            buffer.space_up_to(upto).iter_mut().for_each(|byte| {
+            let limit = buffer.filled().len() + n;
+            buffer.space_up_to(limit).iter_mut().for_each(|byte| {
                 *byte = next_in;
                 next_in = next_in.wrapping_add(1);
             });

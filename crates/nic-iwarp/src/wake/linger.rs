@@ -24,7 +24,7 @@ struct LingeringConn {
     id: u64,
     socket: ForkSafeFd,
     /// The bytes still to send.
-    rest: Vec<u8>,
+    unsent: Vec<u8>,
     until: Time,
 }
 
@@ -33,10 +33,16 @@ struct LingeringConn {
 pub(crate) struct Lingering(Mutex<VecDeque<LingeringConn>>);
 
 impl Lingering {
-    /// Closes a connection such that the peer receives `rest`.
-    pub(crate) fn add(&self, reactor: &Reactor, socket: ForkSafeFd, rest: Vec<u8>, now: Time) {
+    /// Closes a connection after the unsent bytes have been sent and the peer has closed its side; at the latest after [`LINGER`].
+    pub(crate) fn close_after_sending(
+        &self,
+        reactor: &Reactor,
+        socket: ForkSafeFd,
+        unsent: Vec<u8>,
+        now: Time,
+    ) {
         let id = reactor.new_id();
-        let mut conn = LingeringConn { id, socket, rest, until: now + LINGER };
+        let mut conn = LingeringConn { id, socket, unsent, until: now + LINGER };
         if conn.drain() {
             return;
         }
@@ -76,14 +82,14 @@ impl Lingering {
 impl LingeringConn {
     /// Sends the rest and reads until the peer closes; returns whether that has finished.
     fn drain(&mut self) -> bool {
-        while !self.rest.is_empty() {
-            match rustix::net::send(&self.socket, &self.rest, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-                Ok(n) => drop(self.rest.drain(..n)),
+        while !self.unsent.is_empty() {
+            match rustix::net::send(&self.socket, &self.unsent, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(n) => drop(self.unsent.drain(..n)),
                 Err(Errno::AGAIN) => break,
                 Err(_) => return true,
             }
         }
-        if self.rest.is_empty() {
+        if self.unsent.is_empty() {
             // Repeating this does no harm.
             let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
         }
@@ -101,6 +107,6 @@ impl LingeringConn {
     }
 
     fn epoll_flags(&self) -> EventFlags {
-        if self.rest.is_empty() { EventFlags::IN } else { EventFlags::IN | EventFlags::OUT }
+        if self.unsent.is_empty() { EventFlags::IN } else { EventFlags::IN | EventFlags::OUT }
     }
 }

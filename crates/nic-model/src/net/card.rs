@@ -174,8 +174,8 @@ impl Card {
     }
 
     /// Writes a completion entry; returns when the processor sees it.
-    pub(super) fn complete(&mut self, now: Time, behind_data: bool) -> Time {
-        self.completion.write(now, behind_data, &mut self.bus, &self.dma)
+    pub(super) fn complete(&mut self, now: Time, follows_data: bool) -> Time {
+        self.completion.write(now, follows_data, &mut self.bus, &self.dma)
     }
 
     /// When the processing of an arrived data packet begins.

@@ -279,7 +279,7 @@ impl ConnectionManager {
     }
 
     /// A connect request arrives at a card, or at none (`None`).
-    pub(super) fn connect_arrives(&mut self, cx: &mut CmContext<'_>, key: u32, to: Option<usize>) {
+    pub(super) fn on_connect_request(&mut self, cx: &mut CmContext<'_>, key: u32, to: Option<usize>) {
         let Some(request) = self.requests.get_mut(key) else { return };
         let (port, number, from) = (request.port, request.addr.port(), request.from);
         let refused = Message::Reject { request: key, private_data: None };
@@ -313,7 +313,7 @@ impl ConnectionManager {
     }
 
     /// A connect request was rejected.
-    pub(super) fn reject_arrives(&mut self, cx: &mut CmContext<'_>, key: u32, private_data: Option<Vec<u8>>) {
+    pub(super) fn on_reject(&mut self, cx: &mut CmContext<'_>, key: u32, private_data: Option<Vec<u8>>) {
         let Some(request) = self.requests.remove(key).filter(|request| !request.closed) else { return };
         let Some(qp) = cx.qps.get_mut(request.qp) else { return };
         qp.clear_request();
@@ -326,7 +326,7 @@ impl ConnectionManager {
     }
 
     /// A connect request was accepted by the queue pair `passive`.
-    pub(super) fn accept_arrives(
+    pub(super) fn on_accept(
         &mut self,
         cx: &mut CmContext<'_>,
         ends: CardPair,
@@ -384,7 +384,7 @@ impl ConnectionManager {
     }
 
     /// A queue pair has entered the error state: notifies its channel and its peer.
-    pub(super) fn ended(&mut self, cx: &mut CmContext<'_>, qp: u32, ended: QpCleanup) {
+    pub(super) fn on_qp_ended(&mut self, cx: &mut CmContext<'_>, qp: u32, ended: QpCleanup) {
         self.accepted.remove(&qp);
         let Some(found) = cx.qps.get(qp) else { return };
         let (channel, from) = (found.channel, found.port());

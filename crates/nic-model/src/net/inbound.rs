@@ -57,18 +57,18 @@ impl Network {
             self.cards[card].transport.stall(now, stall);
         }
         match self.packets[number].body {
-            Body::Request(op) => self.request_arrives(now, number, op),
-            Body::ReadResponse | Body::AtomicResponse(_) => self.response_arrives(now, number),
+            Body::Request(op) => self.on_request(now, number, op),
+            Body::ReadResponse | Body::AtomicResponse(_) => self.on_response(now, number),
             Body::Ack | Body::Nak(_) | Body::RnrNak(_) | Body::SequenceNak => {
                 self.cards[card].transport.acknowledge(now);
-                self.acknowledgement_arrives(now, number);
+                self.on_acknowledgement(now, number);
                 self.release(now, number);
             }
         }
     }
 
     /// A request's packet has arrived. It is accepted if it is the next in sequence, and placed in order.
-    fn request_arrives(&mut self, now: Time, number: u32, op: SendOp) {
+    fn on_request(&mut self, now: Time, number: u32, op: SendOp) {
         let packet = &self.packets[number];
         let &Packet { qp, psn, first, last, merged, head_at, from, to, .. } = packet;
         let known = self.qps.get(qp).filter(|qp| qp.accepts() && qp.is_peer_card(from.card));
@@ -196,12 +196,12 @@ impl Network {
         let (from, finishes) = (packet.complete_from, packet.finishes);
         let (end, latency) = self.cards.write(now, card, write, &self.protection);
         let done = if finishes { self.cards[card].transport.finish(end.max(from)) } else { end };
-        let there = (done + latency).max(from);
+        let data_at = (done + latency).max(from);
         let loopback = self.ports.is_loopback(PortId { card, port });
         let kernel = &mut self.cards[card].kernel;
         let seen = match loopback {
-            true => kernel.process_local(there, copied),
-            false => kernel.process_arrival(there, copied),
+            true => kernel.process_local(data_at, copied),
+            false => kernel.process_arrival(data_at, copied),
         };
         let seen = self.qps.get_mut(qp).map_or(seen, |qp| qp.responder.placed_at(seen));
         self.extents = extents;
@@ -241,8 +241,8 @@ impl Network {
                     self.fail_request(now, qp, psn, refusal);
                 }
             }
-            Body::ReadResponse => self.response_placed(now, number, None),
-            Body::AtomicResponse(old) => self.response_placed(now, number, Some(old)),
+            Body::ReadResponse => self.on_response_placed(now, number, None),
+            Body::AtomicResponse(old) => self.on_response_placed(now, number, Some(old)),
             _ => {}
         }
         self.release(now, number);
@@ -368,7 +368,7 @@ impl Network {
 /// The requester's queue pair.
 impl Network {
     /// An acknowledgement, positive or negative, has arrived.
-    fn acknowledgement_arrives(&mut self, now: Time, number: u32) {
+    fn on_acknowledgement(&mut self, now: Time, number: u32) {
         let Packet { qp, psn, body, from, .. } = self.packets[number];
         let known = self
             .qps
@@ -411,7 +411,7 @@ impl Network {
     }
 
     /// A packet of a response has arrived.
-    fn response_arrives(&mut self, now: Time, number: u32) {
+    fn on_response(&mut self, now: Time, number: u32) {
         let packet = &mut self.packets[number];
         let qp = packet.qp;
         let Some(found) = self.qps.get_mut(qp) else { return self.release(now, number) };
@@ -435,7 +435,7 @@ impl Network {
     }
 
     /// A packet of a response is in memory; `old` is the result of an atomic.
-    fn response_placed(&mut self, now: Time, number: u32, old: Option<u64>) {
+    fn on_response_placed(&mut self, now: Time, number: u32, old: Option<u64>) {
         let Packet { qp, psn, request, to, .. } = self.packets[number];
         let found = self.qps.get(qp).filter(|qp| qp.state() == QpState::ReadyToSend);
         if !found.is_some_and(|qp| qp.requester.awaits(request)) {
@@ -444,7 +444,7 @@ impl Network {
         let placed = self.scatter(number, old);
         self.cards.signal(to.card);
         let Some(found) = self.qps.get_mut(qp) else { return };
-        match found.requester.response_placed(request, psn, placed) {
+        match found.requester.on_response_placed(request, psn, placed) {
             ResponseProgress::Part => {}
             ResponseProgress::Failed => self.advance(now, qp),
             ResponseProgress::Whole => {

@@ -100,7 +100,7 @@ struct Networks(Mutex<Vec<Arc<Net>>>);
 impl EventHandler for Net {
     fn on_event(&self, now: Time, token: u64) {
         if let Some(event) = Event::from_token(token) {
-            self.lock().event(now, event);
+            self.lock().handle_event(now, event);
         }
     }
 }

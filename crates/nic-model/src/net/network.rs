@@ -92,7 +92,7 @@ impl Network {
     }
 
     /// Handles an event.
-    pub(super) fn event(&mut self, now: Time, event: Event) {
+    pub(super) fn handle_event(&mut self, now: Time, event: Event) {
         match event {
             Event::DoorbellRung(qp) => self.on_doorbell_rung(now, qp),
             Event::DoorbellSeen(qp) => self.on_doorbell_seen(now, qp),
@@ -348,9 +348,9 @@ impl Network {
             return;
         }
         self.completions.write(cq, entry);
-        let behind_data = matches!(entry.wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
-        let seen = card.complete(now, behind_data);
-        self.event_queue.schedule(seen, Event::EntryVisible(cq));
+        let follows_data = matches!(entry.wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
+        let visible_at = card.complete(now, follows_data);
+        self.event_queue.schedule(visible_at, Event::EntryVisible(cq));
     }
 
     /// The processor sees the next entry of a completion queue. An overrun fails all queue pairs of the
@@ -431,7 +431,7 @@ impl Network {
             self.write_last_receive(now, qp);
         }
         let (connections, mut cx) = self.connecting(now);
-        connections.ended(&mut cx, qp, ended);
+        connections.on_qp_ended(&mut cx, qp, ended);
     }
 
     /// A card reports, after the completions of a failed queue pair, that it holds no more shared receives.
@@ -439,8 +439,10 @@ impl Network {
         let Some(found) = self.qps.get(qp) else { return };
         let card = &mut self.cards[found.card];
         if !card.dead {
-            let seen = card.complete(now, true);
-            self.event_queue.schedule(seen, Event::LastReceive(qp));
+            // The event follows the data of the last receive.
+            let follows_data = true;
+            let visible_at = card.complete(now, follows_data);
+            self.event_queue.schedule(visible_at, Event::LastReceive(qp));
         }
     }
 
@@ -584,16 +586,16 @@ impl Network {
             return;
         }
         match message {
-            Message::Connect { request } => self.connect_arrives(now, request),
-            Message::Gone { passive, active } => self.disconnected(now, passive, active, None),
-            Message::Disconnect { qp, from, nak } => self.disconnected(now, qp, from, nak),
+            Message::Connect { request } => self.on_connect_request(now, request),
+            Message::Gone { passive, active } => self.on_disconnect(now, passive, active, None),
+            Message::Disconnect { qp, from, nak } => self.on_disconnect(now, qp, from, nak),
             Message::Reject { request, private_data } => {
                 let (connections, mut cx) = self.connecting(now);
-                connections.reject_arrives(&mut cx, request, private_data);
+                connections.on_reject(&mut cx, request, private_data);
             }
             Message::Accept { request, passive, private_data, terms } => {
                 let (connections, mut cx) = self.connecting(now);
-                connections.accept_arrives(&mut cx, ends, (request, passive), private_data, &terms);
+                connections.on_accept(&mut cx, ends, (request, passive), private_data, &terms);
             }
             Message::Ready { passive, active } => {
                 let (connections, mut cx) = self.connecting(now);
@@ -603,18 +605,18 @@ impl Network {
     }
 
     /// A connect request arrives, if its card exists and is reachable.
-    fn connect_arrives(&mut self, now: Time, request: u32) {
+    fn on_connect_request(&mut self, now: Time, request: u32) {
         let Some(((node, number), port)) = self.connections.target(request) else { return };
         let to = self.cards.find(node, number);
         if to.is_some_and(|card| self.is_silent(now, card) || self.ports.is_cut(PortId { card, port })) {
             return;
         }
         let (connections, mut cx) = self.connecting(now);
-        connections.connect_arrives(&mut cx, request, to);
+        connections.on_connect_request(&mut cx, request, to);
     }
 
     /// The peer `from` of a queue pair has ended the connection.
-    fn disconnected(&mut self, now: Time, qp: u32, from: u32, nak: Option<(u64, WcStatus)>) {
+    fn on_disconnect(&mut self, now: Time, qp: u32, from: u32, nak: Option<(u64, WcStatus)>) {
         let Some(found) = self.qps.get_mut(qp).filter(|qp| qp.peer().is_some_and(|peer| peer.qp == from))
         else {
             return;

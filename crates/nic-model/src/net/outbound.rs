@@ -224,12 +224,12 @@ impl Network {
             return true;
         }
         self.extents = extents;
-        self.source_is_gone(now, qp, packet.psn, source);
+        self.fail_missing_source(now, qp, packet.psn, source);
         false
     }
 
     /// Memory was deregistered in the middle of a message.
-    fn source_is_gone(&mut self, now: Time, qp: u32, psn: u64, source: Source) {
+    fn fail_missing_source(&mut self, now: Time, qp: u32, psn: u64, source: Source) {
         match source {
             Source::Request(number) => {
                 if let Some(found) = self.qps.get_mut(qp) {
@@ -265,19 +265,19 @@ impl Network {
         }
         packet.ready_at = card.transport.move_to_port(ready, packet.len);
         if self.ports.send(now, number, &mut self.packets, &self.event_queue) {
-            self.has_left(now, from);
+            self.on_packet_left(now, from);
         }
     }
 
     /// A link may continue sending.
     pub(super) fn on_link_ready(&mut self, now: Time, port: PortId) {
         if self.ports.link(now, port, &mut self.packets, &self.event_queue) {
-            self.has_left(now, port);
+            self.on_packet_left(now, port);
         }
     }
 
     /// A data packet has left by a port: another one may be read.
-    fn has_left(&mut self, now: Time, port: PortId) {
+    fn on_packet_left(&mut self, now: Time, port: PortId) {
         self.cards[port.card].scheduler.packet_left(port.port);
         self.send_pending(now, port.card);
     }
@@ -289,10 +289,10 @@ impl Network {
             return;
         }
         if self.ports.is_loopback(packet.to) {
-            return self.has_left(now, packet.to);
+            return self.on_packet_left(now, packet.to);
         }
         if let Some(waiter) = self.ports.free_slot(now, packet.to, &mut self.packets, &self.event_queue) {
-            self.has_left(now, waiter);
+            self.on_packet_left(now, waiter);
         }
     }
 

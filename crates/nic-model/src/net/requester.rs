@@ -648,7 +648,7 @@ impl Requester {
     }
 
     /// A packet of a response is in memory, if that was `found`.
-    pub(super) fn response_placed(&mut self, request: u64, psn: u64, found: bool) -> ResponseProgress {
+    pub(super) fn on_response_placed(&mut self, request: u64, psn: u64, found: bool) -> ResponseProgress {
         if !found {
             self.fail(request, WcStatus::LocProtErr);
             return ResponseProgress::Failed;
@@ -873,7 +873,7 @@ mod tests {
         for psn in 0..3 {
             assert_eq!(bench.requester.on_response(NOW, psn, true), Response::Take(0));
             let placed = if psn == 2 { ResponseProgress::Whole } else { ResponseProgress::Part };
-            assert_eq!(bench.requester.response_placed(0, psn, true), placed);
+            assert_eq!(bench.requester.on_response_placed(0, psn, true), placed);
         }
         assert_eq!(bench.retires(), [Some((1, WcStatus::Success))]);
     }

@@ -66,8 +66,12 @@ impl Chipset {
     }
 
     fn access(&mut self, now: Time, (at, bytes): (u64, u64), mbps: f64, slowness: f64) -> Time {
-        let there = self.access_memory(now, at, bytes);
-        if mbps == 0.0 { there } else { self.server.reserve(now, at_rate(bytes, mbps / slowness)).max(there) }
+        let memory_done = self.access_memory(now, at, bytes);
+        if mbps == 0.0 {
+            memory_done
+        } else {
+            self.server.reserve(now, at_rate(bytes, mbps / slowness)).max(memory_done)
+        }
     }
 
     /// The memory transfers an address range; returns when it has finished.

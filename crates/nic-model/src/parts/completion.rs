@@ -28,8 +28,8 @@ impl Completion {
 
     /// Writes an entry; returns when the processor sees it. An entry that follows data is visible directly
     /// after them.
-    pub(crate) fn write(&self, now: Time, behind_data: bool, bus: &mut Bus, dma: &Dma) -> Time {
-        bus.write(now, self.entry_bytes) + if behind_data { Span::ZERO } else { self.latency(dma) }
+    pub(crate) fn write(&self, now: Time, follows_data: bool, bus: &mut Bus, dma: &Dma) -> Time {
+        bus.write(now, self.entry_bytes) + if follows_data { Span::ZERO } else { self.latency(dma) }
     }
 }
 

@@ -76,7 +76,7 @@ impl Fabric {
 
 impl EventHandler for Fabric {
     fn on_event(&self, now: Time, token: u64) {
-        self.lock().event(now, token as u32);
+        self.lock().handle_event(now, token as u32);
     }
 }
 
@@ -176,7 +176,7 @@ impl Cards {
         }
     }
 
-    fn event(&mut self, now: Time, key: u32) {
+    fn handle_event(&mut self, now: Time, key: u32) {
         match self.events.remove(key) {
             Some(Event::Card { node, task, timing }) => self.run_card_task(now, node, task, timing),
             Some(Event::Kernel { at, work, timing }) => self.run_kernel_work(now, at, work, timing),

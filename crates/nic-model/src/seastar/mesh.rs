@@ -46,12 +46,16 @@ impl Mesh {
     fn route(&self, from: usize, to: usize) -> impl Iterator<Item = usize> + use<'_> {
         let (mut at, goal) = (self.coordinates(from), self.coordinates(to));
         std::iter::from_fn(move || {
-            let along = (0..3).find(|along| at[*along] != goal[*along])?;
-            let len = self.nodes[along];
-            let ahead = (goal[along] + len - at[along]) % len;
-            let up = if self.is_torus[along] { 2 * ahead <= len } else { goal[along] > at[along] };
-            let cable = self.number(at) * CABLES + 2 * along + usize::from(up);
-            at[along] = (at[along] + if up { 1 } else { len - 1 }) % len;
+            let dimension = (0..3).find(|dimension| at[*dimension] != goal[*dimension])?;
+            let len = self.nodes[dimension];
+            let forward_steps = (goal[dimension] + len - at[dimension]) % len;
+            let forward = if self.is_torus[dimension] {
+                2 * forward_steps <= len
+            } else {
+                goal[dimension] > at[dimension]
+            };
+            let cable = self.number(at) * CABLES + 2 * dimension + usize::from(forward);
+            at[dimension] = (at[dimension] + if forward { 1 } else { len - 1 }) % len;
             Some(cable)
         })
     }

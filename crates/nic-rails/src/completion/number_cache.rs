@@ -14,12 +14,12 @@ pub(crate) struct NumberCache<T> {
     /// Whether any entry is in use.
     is_used: bool,
     /// The change count for which the entries are valid.
-    upto: u64,
+    seen_changes: u64,
 }
 
 impl<T> NumberCache<T> {
     pub(crate) fn new() -> Self {
-        Self { slots: empty_slots(SLOTS_MIN), is_used: false, upto: 0 }
+        Self { slots: empty_slots(SLOTS_MIN), is_used: false, seen_changes: 0 }
     }
 
     /// The object with this number, if it still exists; `changes` counts how often numbers were reassigned.
@@ -32,7 +32,7 @@ impl<T> NumberCache<T> {
     ) -> Option<&Arc<T>> {
         let slot = self.slot_of(num);
         let (cached, object) = &self.slots[slot];
-        let slot = if *cached == num && self.upto == changes && object.is_some() {
+        let slot = if *cached == num && self.seen_changes == changes && object.is_some() {
             slot
         } else {
             self.insert(num, changes, look_up()?)
@@ -48,8 +48,8 @@ impl<T> NumberCache<T> {
 
     #[cold]
     fn insert(&mut self, num: u32, changes: u64, found: Arc<T>) -> usize {
-        if self.upto != changes {
-            (self.slots, self.upto) = (empty_slots(self.slots.len()), changes);
+        if self.seen_changes != changes {
+            (self.slots, self.seen_changes) = (empty_slots(self.slots.len()), changes);
         }
         if self.slots[self.slot_of(num)].1.is_some() && self.slots.len() < SLOTS_MAX {
             // Two live objects share this entry.

@@ -14,7 +14,7 @@ pub(crate) fn hello(qp: &QpInner, kind: RequestKind, lane: usize, token: u64) ->
         recv_lane: qp.receiving.lane(&qp.shared().host) as u8,
         token,
         table: qp.context.pd.table_location(lane),
-        no_access: qp.shared().no_access(lane).rkey(),
+        invalid_key: qp.shared().no_access_region(lane).rkey(),
     }
 }
 

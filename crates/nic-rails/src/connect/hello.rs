@@ -40,7 +40,7 @@ pub(crate) struct Hello {
     /// Address and key of this side's key table, on this lane.
     pub(crate) table: (u64, u32),
     /// A key of this lane without any access rights.
-    pub(crate) no_access: u32,
+    pub(crate) invalid_key: u32,
 }
 
 impl Hello {
@@ -52,7 +52,7 @@ impl Hello {
         bytes.extend(self.token.to_be_bytes());
         bytes.extend(self.table.0.to_be_bytes());
         bytes.extend(self.table.1.to_be_bytes());
-        bytes.extend(self.no_access.to_be_bytes());
+        bytes.extend(self.invalid_key.to_be_bytes());
         bytes.extend(rest);
         bytes
     }
@@ -70,7 +70,7 @@ impl Hello {
         }
         let (token, table) = (word(&head[5..13]), (word(&head[13..21]), word(&head[21..25]) as u32));
         Some((
-            Self { kind, rails, lane, recv_lane, token, table, no_access: word(&head[25..29]) as u32 },
+            Self { kind, rails, lane, recv_lane, token, table, invalid_key: word(&head[25..29]) as u32 },
             rest,
         ))
     }
@@ -175,7 +175,7 @@ mod tests {
             recv_lane: 1,
             token: 0x0102_0304_0506_0708,
             table: (0x7fff_1234_5678_0000, 0xdead_beef),
-            no_access: 7,
+            invalid_key: 7,
         }
     }
 

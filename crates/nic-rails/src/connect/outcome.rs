@@ -76,6 +76,7 @@ pub(crate) fn end_connection(device: &DeviceInner, qp: &QpInner) {
     end_locked(device, qp, qp.link());
 }
 
+/// Ends an established connection, whose lock the caller has taken: stops its queue pair, and reports that to the program.
 fn end_locked(device: &DeviceInner, qp: &QpInner, mut link: LockGuard<'_, Connection>) {
     if link.phase != ConnPhase::Up {
         return;
@@ -83,9 +84,10 @@ fn end_locked(device: &DeviceInner, qp: &QpInner, mut link: LockGuard<'_, Connec
     link.phase = ConnPhase::Ended;
     let cm = link.cm.clone();
     remove_token(device, &link);
-    let attempt: Vec<_> = link.lanes.iter_mut().filter_map(|lane| lane.attempt.take()).collect();
+    let attempts: Vec<_> = link.lanes.iter_mut().filter_map(|lane| lane.attempt.take()).collect();
+    // The rails' queue pairs of attempts are destroyed after unlocking.
     drop(link);
-    drop(attempt);
+    drop(attempts);
     qp.context.set_failing_over(false);
     qp.fail();
     if let Some(cm) = cm {

@@ -58,9 +58,9 @@ fn post_queued(device: &DeviceInner, rail: usize, worker: &Worker) -> bool {
         // The lane has room for all requests of the queue, and accepts them in every state that it can be in here.
         let status = WcStatus::LocQpOpErr;
         let wc = Wc { wr_id, status, opcode: WcOpcode::Send, ..Wc::default() };
-        let wants = qp.on_sent(rail, &wc, &mut CompletionSink::ring(&qp.sending.completions));
+        let actions = qp.on_sent(rail, &wc, &mut CompletionSink::ring(&qp.sending.completions));
         if let Some(polling) = device.polling(&qp.sending.completions) {
-            run_actions(device, &polling, &qp, rail, wants);
+            run_actions(device, &polling, &qp, rail, actions);
         }
     })
 }

@@ -33,7 +33,7 @@ pub(crate) struct ReceiveQueue {
     /// Messages received on each lane since it was connected.
     received: [u32; RAILS_MAX],
     /// No lane takes receives at the moment.
-    held: bool,
+    is_paused: bool,
     /// The completion queue has been informed that receives are posted to the lane.
     expects: bool,
     /// Shared receives that a lane has flushed, by the rail's numbers.
@@ -60,7 +60,7 @@ impl ReceiveQueue {
             refused: false,
             lane,
             received: [0; RAILS_MAX],
-            held: false,
+            is_paused: false,
             expects: false,
             broken: Vec::new(),
         }
@@ -86,7 +86,7 @@ impl ReceiveQueue {
             return Err(Error::QueueFull { queue: "receive", depth: self.depth });
         }
         let slot = self.slot_index(self.next);
-        if !self.held && self.posted == self.next {
+        if !self.is_paused && self.posted == self.next {
             self.add_outstanding_if_new(completions);
             self.post_to_rail(shared, self.next, wr.sges)?;
             self.posted += 1;
@@ -191,7 +191,7 @@ impl ReceiveQueue {
 
     /// No lane takes receives until they are moved to one.
     pub(crate) fn pause(&mut self) {
-        self.held = true;
+        self.is_paused = true;
     }
 
     /// Whether no receive is posted to the lane any more.
@@ -217,7 +217,7 @@ impl ReceiveQueue {
     /// Posts the waiting receives to the lane that receives messages from now on.
     pub(crate) fn move_to(&mut self, shared: &DeviceShared, completions: &Completions, lane: usize) {
         self.remove_outstanding_if_idle(completions);
-        (self.lane, self.held, self.flushed, self.posted) = (lane, false, 0, self.done);
+        (self.lane, self.is_paused, self.flushed, self.posted) = (lane, false, 0, self.done);
         if self.posted < self.next {
             self.add_outstanding_if_new(completions);
         }
@@ -227,7 +227,7 @@ impl ReceiveQueue {
             let sges = &self.pieces[from..from + usize::from(self.counts[slot])];
             // A failed lane takes and flushes them. A refused receive is kept, and posted to the next lane.
             if self.post_to_rail(shared, self.posted, sges).is_err() {
-                self.held = true;
+                self.is_paused = true;
                 return;
             }
             self.posted += 1;
@@ -250,7 +250,7 @@ impl ReceiveQueue {
             (self.done, self.posted) = (self.done + 1, self.posted + 1);
         }
         self.free += delivered;
-        self.held = self.posted < self.next;
+        self.is_paused = self.posted < self.next;
     }
 
     /// Posts a receive to the lane.
@@ -273,7 +273,7 @@ mod tests {
         let cap = QpCap { max_recv_wr: 4, max_recv_sge: 1, ..QpCap::default() };
         let mut receives = ReceiveQueue::new(Some(&cap), 0);
         receives.wr_ids = vec![20, 21, 22, 23];
-        (receives.posted, receives.next, receives.free, receives.held) = (3, 4, 0, true);
+        (receives.posted, receives.next, receives.free, receives.is_paused) = (3, 4, 0, true);
         receives
     }
 

@@ -88,9 +88,9 @@ pub(crate) struct RequestSlot {
     /// A message's number on its lane, from 0.
     pub(crate) number: u32,
     /// A lane failed before the result of its part was known.
-    pub(crate) lost: bool,
+    pub(crate) lost_completion: bool,
     /// It is known to have completed, but its turn to be reported has not come.
-    pub(crate) done: bool,
+    pub(crate) already_completed: bool,
     pub(crate) status: WcStatus,
     pub(crate) bytes: u32,
 }
@@ -105,8 +105,8 @@ pub(crate) const EMPTY: RequestSlot = RequestSlot {
     lanes: LaneSet::NONE,
     pending: 0,
     number: 0,
-    lost: false,
-    done: false,
+    lost_completion: false,
+    already_completed: false,
     status: WcStatus::Success,
     bytes: 0,
 };
@@ -165,17 +165,17 @@ pub(crate) fn lane_flags(flags: SendFlags) -> SendFlags {
 #[inline]
 pub(crate) fn lane_op(op: SendOp, lane: usize, keys: Option<&LaneKeys>, at: u64) -> SendOp {
     let key = keys.map_or(0, |keys| keys[lane]);
-    let there = |remote: RemoteAddr| RemoteAddr { rkey: key, ..remote }.offset(at);
+    let on_lane = |remote: RemoteAddr| RemoteAddr { rkey: key, ..remote }.offset(at);
     match op {
         SendOp::Send | SendOp::SendImm(_) => op,
         SendOp::SendInv(_) => SendOp::SendInv(key),
-        SendOp::Write(remote) => SendOp::Write(there(remote)),
-        SendOp::WriteImm(remote, imm) => SendOp::WriteImm(there(remote), imm),
-        SendOp::Read(remote) => SendOp::Read(there(remote)),
+        SendOp::Write(remote) => SendOp::Write(on_lane(remote)),
+        SendOp::WriteImm(remote, imm) => SendOp::WriteImm(on_lane(remote), imm),
+        SendOp::Read(remote) => SendOp::Read(on_lane(remote)),
         SendOp::CompareSwap { remote, compare, swap } => {
-            SendOp::CompareSwap { remote: there(remote), compare, swap }
+            SendOp::CompareSwap { remote: on_lane(remote), compare, swap }
         }
-        SendOp::FetchAdd { remote, add } => SendOp::FetchAdd { remote: there(remote), add },
+        SendOp::FetchAdd { remote, add } => SendOp::FetchAdd { remote: on_lane(remote), add },
     }
 }
 

@@ -44,7 +44,7 @@ impl SendHalf {
         let mut sends = self.lock(&own.shared().host);
         let result = work(&mut sends);
         sends.advance(own, &mut CompletionSink::ring(&self.completions));
-        (result, sends.wants())
+        (result, sends.actions())
     }
 
     /// Posts a request, and starts the requests that may start then.
@@ -84,6 +84,8 @@ impl SendHalf {
         self.complete_any(own, lane, wc, sink)
     }
 
+    /// Handles any completion: records it, starts requests that it lets start, and reports completed ones. Returns the actions
+    /// that the caller must take.
     #[inline(never)]
     fn complete_any(
         &self,
@@ -96,9 +98,9 @@ impl SendHalf {
         sends.complete(own, lane, wc);
         sends.advance(own, sink);
         sends.remove_outstanding_if_idle(lane);
-        let wants = sends.wants();
+        let actions = sends.actions();
         drop(sends);
-        QpActions { lane_failure: is_loss(wc.status), failover: own.is_failing_over(), ..wants }
+        QpActions { lane_failure: is_loss(wc.status), failover: own.is_failing_over(), ..actions }
     }
 
     /// Frees slots for requests. Returns whether a caller has found the queue full.

@@ -86,12 +86,27 @@ pub(crate) struct SendQueue {
     peer_keys: PeerKeyCache,
     reading_key: Option<u32>,
     /// A lane has failed, and the result of its requests is not known yet: no request starts.
-    held: bool,
+    is_paused: bool,
     /// The first request that failed.
     failed: Option<u64>,
     /// The first request that failed for a reason of its own, and not because its lane failed.
     cause: Option<u64>,
     is_stopped: bool,
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FailureReason {
+    /// For a reason of its own.
+    Request,
+    /// Its lane failed.
+    Lane,
+}
+
+impl FailureReason {
+    fn of(status: WcStatus) -> Self {
+        if is_loss(status) { Self::Lane } else { Self::Request }
+    }
 }
 
 /// Whether a status says only that the lane failed.
@@ -146,7 +161,7 @@ impl SendQueue {
             expects: 0,
             peer_keys: PeerKeyCache::new(),
             reading_key: None,
-            held: false,
+            is_paused: false,
             failed: None,
             cause: None,
             is_stopped: false,
@@ -243,7 +258,8 @@ impl SendQueue {
     pub(crate) fn push_plain(&mut self, own: &QpContext, wr: &SendWr<'_>, len: u64) -> bool {
         let (shared, lane) = (own.shared(), self.message_lane);
         let others = self.busy & !(1 << lane);
-        if self.next != self.tail || self.free == 0 || self.held || self.failed.is_some() || others != 0 {
+        if self.next != self.tail || self.free == 0 || self.is_paused || self.failed.is_some() || others != 0
+        {
             return false;
         }
         let short = shared.config.stripe_min;
@@ -324,9 +340,9 @@ impl SendQueue {
     }
 
     /// The actions that the caller must take after unlocking.
-    pub(crate) fn wants(&self) -> QpActions {
+    pub(crate) fn actions(&self) -> QpActions {
         // There are requests that only a completion can start.
-        let waits = (self.next < self.tail || self.held) && !self.is_stopped;
+        let waits = (self.next < self.tail || self.is_paused) && !self.is_stopped;
         QpActions { failure: self.must_fail_lanes(), needs_arming: waits, ..QpActions::default() }
     }
 
@@ -354,29 +370,29 @@ impl SendQueue {
             return;
         }
         self.is_stopped = true;
-        let lost = (self.head..self.next).find(|&seq| self.slots[self.slot_index(seq)].lost);
+        let lost = (self.head..self.next).find(|&seq| self.slots[self.slot_index(seq)].lost_completion);
         let first = lost.unwrap_or(self.next);
         self.failed = Some(self.failed.map_or(first, |failed| failed.min(first)));
     }
 
     /// Starts the requests that may start, and reports completed ones.
     pub(crate) fn advance(&mut self, own: &QpContext, sink: &mut CompletionSink<'_>) {
-        while self.next < self.tail && self.failed.is_none() && !self.held && self.start(own) {}
+        while self.next < self.tail && self.failed.is_none() && !self.is_paused && self.start_next(own) {}
         while self.head < self.tail && self.report(own, sink) {}
     }
 
-    /// Starts the next request if it may start; returns whether it did.
-    fn start(&mut self, own: &QpContext) -> bool {
+    /// Starts the next request if it may start, or skips it if it has already completed; returns whether the next one may be tried.
+    fn start_next(&mut self, own: &QpContext) -> bool {
         let index = self.slot_index(self.next);
         let slot = &self.slots[index];
-        if slot.done {
+        if slot.already_completed {
             self.next += 1;
             return true;
         }
         let keys = match key_of(slot.op) {
             None => None,
             // A zero key names no entry.
-            Some(0) => Some(std::array::from_fn(|lane| self.peer[lane].map_or(0, |hello| hello.no_access))),
+            Some(0) => Some(std::array::from_fn(|lane| self.peer[lane].map_or(0, |hello| hello.invalid_key))),
             Some(key) => match self.peer_keys.get(key) {
                 Some(keys) => Some(*keys),
                 None => {
@@ -398,7 +414,7 @@ impl SendQueue {
                 // here.
                 debug_assert!(false, "a lane refused: {why}");
                 self.slots[index].status = WcStatus::LocQpOpErr;
-                self.fail(self.next - 1, true);
+                self.record_failure(self.next - 1, FailureReason::Request);
                 return false;
             }
         }
@@ -458,7 +474,7 @@ impl SendQueue {
                 self.flight[lane].posted += 1;
             }
             Err(_) => {
-                self.fail(self.next, true);
+                self.record_failure(self.next, FailureReason::Request);
             }
         }
     }
@@ -592,18 +608,18 @@ impl SendQueue {
             slot.status = wc.status;
         }
         if is_loss(wc.status) && !self.is_stopped {
-            slot.lost = true;
-            self.held = true;
+            slot.lost_completion = true;
+            self.is_paused = true;
             return;
         }
-        self.fail(seq, !is_loss(wc.status));
+        self.record_failure(seq, FailureReason::of(wc.status));
     }
 
-    /// Records that a request failed; `is_cause`: for a reason of its own.
-    fn fail(&mut self, seq: u64, is_cause: bool) {
-        let first = |known: Option<u64>| Some(known.map_or(seq, |known| known.min(seq)));
+    /// Records that a request failed.
+    fn record_failure(&mut self, seq: u64, reason: FailureReason) {
+        let first = |earlier: Option<u64>| Some(earlier.map_or(seq, |earlier| earlier.min(seq)));
         self.failed = first(self.failed);
-        if is_cause {
+        if reason == FailureReason::Request {
             self.cause = first(self.cause);
         }
     }
@@ -622,7 +638,7 @@ impl SendQueue {
         let slot = &self.slots[index];
         let is_plain = wc.wr_id == self.head && wc.is_ok() && self.head < self.next && self.next == self.tail;
         let is_whole = slot.lanes.mask == 1 << lane && slot.pending == 1 && slot.status == WcStatus::Success;
-        if !is_plain || !is_whole || self.failed.is_some() || self.held || slot.op.fetches() {
+        if !is_plain || !is_whole || self.failed.is_some() || self.is_paused || slot.op.fetches() {
             return false;
         }
         let (len, counts) = (slot.len, u32::from(consumes_receive(slot.op)));
@@ -659,11 +675,11 @@ impl SendQueue {
         if is_loss(wc.status) && !self.is_stopped {
             // It is read again on another lane. If none is left, the request ends with this status.
             self.slots[index].status = wc.status;
-            self.held = true;
+            self.is_paused = true;
             return;
         }
         self.slots[index].status = wc.status;
-        self.fail(self.next, !is_loss(wc.status));
+        self.record_failure(self.next, FailureReason::of(wc.status));
         if self.next < self.tail {
             // The request ends here, without a lane.
             self.next += 1;
@@ -672,27 +688,27 @@ impl SendQueue {
 
     /// A lane has failed: no request starts until [`SendQueue::resolve_failed_lanes`].
     pub(crate) fn pause(&mut self, lane: usize) {
-        self.held = true;
+        self.is_paused = true;
         self.live &= !(1 << lane);
         self.rates.reset_lane(lane);
     }
 
-    /// Whether the peer's lane reports about failed lanes are plausible: they count no more messages than were posted
-    /// there, and no fewer than are known to have arrived; and no atomic is undecided, whose effect cannot be
-    /// determined.
-    fn is_consistent_with(&self, failed_lanes: &[Option<LaneReport>; RAILS_MAX]) -> bool {
-        let counts = self.flight.iter().zip(failed_lanes).all(|(flight, report)| {
+    /// Whether the peer's lane reports decide every request whose completion was lost. Counts must be plausible: no more
+    /// messages than were posted there, and no fewer than are known to have arrived. A message needs a report of its
+    /// lane. An atomic cannot be decided, because the peer does not report whether it took effect.
+    fn can_recover_with(&self, failed_lanes: &[Option<LaneReport>; RAILS_MAX]) -> bool {
+        let are_plausible = self.flight.iter().zip(failed_lanes).all(|(flight, report)| {
             report.is_none_or(|report| {
                 let missing = flight.messages.wrapping_sub(report.received);
                 missing <= flight.messages.wrapping_sub(flight.arrived)
             })
         });
-        let lost =
-            (self.head..self.next).map(|seq| &self.slots[self.slot_index(seq)]).filter(|slot| slot.lost);
-        let decided = |slot: &RequestSlot| {
+        let slots = (self.head..self.next).map(|seq| &self.slots[self.slot_index(seq)]);
+        let mut lost = slots.filter(|slot| slot.lost_completion);
+        let has_report = |slot: &RequestSlot| {
             class(slot.op) != OrderingClass::Message || failed_lanes[slot.lanes.first_lane()].is_some()
         };
-        counts && lost.into_iter().all(|slot| !slot.op.is_atomic() && decided(slot))
+        are_plausible && lost.all(|slot| !slot.op.is_atomic() && has_report(slot))
     }
 
     /// Decides the result of everything on failed lanes, by the peer's lane reports: messages that it has received are
@@ -704,7 +720,7 @@ impl SendQueue {
                 message_lane = usize::from(report.recv_lane).min(self.lanes - 1);
             }
         }
-        if !self.is_consistent_with(failed_lanes) || self.live & 1 << message_lane == 0 {
+        if !self.can_recover_with(failed_lanes) || self.live & 1 << message_lane == 0 {
             return false;
         }
         let before = std::mem::replace(&mut self.message_lane, message_lane);
@@ -714,18 +730,18 @@ impl SendQueue {
             let index = self.slot_index(seq);
             let slot = &mut self.slots[index];
             let arrived = |report: LaneReport| report.received.wrapping_sub(slot.number) as i32 > 0;
-            slot.done = !slot.lost
+            slot.already_completed = !slot.lost_completion
                 || (consumes_receive(slot.op) && failed_lanes[slot.lanes.first_lane()].is_some_and(arrived));
-            if slot.lost {
-                (slot.lost, slot.status, slot.bytes) = (false, WcStatus::Success, 0);
+            if slot.lost_completion {
+                (slot.lost_completion, slot.status, slot.bytes) = (false, WcStatus::Success, 0);
             }
-            if !slot.done {
+            if !slot.already_completed {
                 slot.lanes = LaneSet::NONE;
                 again.get_or_insert(seq);
             }
         }
         self.next = again.unwrap_or(self.next);
-        self.held = false;
+        self.is_paused = false;
         true
     }
 
@@ -742,12 +758,12 @@ impl SendQueue {
     fn report(&mut self, own: &QpContext, sink: &mut CompletionSink<'_>) -> bool {
         let slot = &self.slots[self.slot_index(self.head)];
         let started = self.head < self.next;
-        let open = slot.pending > 0 || (slot.lost && !self.is_stopped);
+        let open = slot.pending > 0 || (slot.lost_completion && !self.is_stopped);
         if (started && open) || (!started && !self.is_stopped) {
             return false;
         }
-        let known = started || (self.failed == Some(self.head) && slot.status == WcStatus::RetryExcErr);
-        let status = match known {
+        let has_status = started || (self.failed == Some(self.head) && slot.status == WcStatus::RetryExcErr);
+        let status = match has_status {
             true => reported_status(self.head, slot.status, self.failed, self.cause),
             false => WcStatus::WrFlushErr,
         };

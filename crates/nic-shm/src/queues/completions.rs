@@ -21,7 +21,7 @@ use nic_util::sync::ready::ReadySet;
 pub(crate) struct SendCompletion {
     pub(crate) wr_id: u64,
     /// Number of requests of the send queue up to and including this one.
-    pub(crate) upto: u64,
+    pub(crate) posted_count: u64,
     /// The slot of the queue pair in this completion queue, and its public number.
     pub(crate) cq_slot: u32,
     pub(crate) qp_num: u32,

@@ -230,6 +230,8 @@ impl SendHalf {
         Ok(false)
     }
 
+    /// Posts to a queue pair that cannot send: an error, except in the error state, where the request is flushed. Returns false: the
+    /// queue pair has failed already.
     #[cold]
     fn post_unready(
         &self,
@@ -274,8 +276,8 @@ impl SendHalf {
 
     /// Frees the queue entries of requests up to this one.
     #[inline]
-    pub(crate) fn reclaim(&self, upto: u64) {
-        self.reclaimed.fetch_max(upto, Ordering::Release);
+    pub(crate) fn reclaim(&self, posted_count: u64) {
+        self.reclaimed.fetch_max(posted_count, Ordering::Release);
     }
 
     /// Counts a request that completed immediately and reports it; returns whether the queue pair must be
@@ -300,7 +302,7 @@ impl SendHalf {
         &self,
         connection: &Connection,
         wr: &SendWr<'_>,
-        upto: u64,
+        posted_count: u64,
         status: WcStatus,
         bytes: u32,
     ) -> bool {
@@ -308,7 +310,7 @@ impl SendHalf {
         if failed || self.signal_all || wr.flags.contains(SendFlags::SIGNALED) {
             let done = SendCompletion {
                 wr_id: wr.wr_id,
-                upto,
+                posted_count,
                 cq_slot: self.cq_slot().map_or(u32::MAX, |cq_slot| cq_slot as u32),
                 qp_num: self.num,
                 byte_len: bytes,
@@ -351,10 +353,10 @@ impl SendHalf {
         }
         let mut failed = false;
         while !failed && connection.state() == state::RTS {
-            let Some((first, upto)) = queue.pop() else { break };
+            let Some((first, posted_count)) = queue.pop() else { break };
             match queue.engine.execute(connection, &first.request()) {
                 ExecuteOutcome::Done(status, bytes) => {
-                    failed = self.report(connection, &first.request(), upto, status, bytes);
+                    failed = self.report(connection, &first.request(), posted_count, status, bytes);
                 }
                 ExecuteOutcome::Wait => {
                     queue.pending.push_front(first);
@@ -371,8 +373,8 @@ impl SendHalf {
     /// Flushes all waiting requests; the queue pair has failed.
     pub(crate) fn flush(&self, connection: &Connection) {
         let mut queue = self.lock();
-        while let Some((first, upto)) = queue.pop() {
-            self.report(connection, &first.request(), upto, WcStatus::WrFlushErr, 0);
+        while let Some((first, posted_count)) = queue.pop() {
+            self.report(connection, &first.request(), posted_count, WcStatus::WrFlushErr, 0);
         }
         queue.engine.drop_request();
         self.set_stalled(connection, false);
@@ -398,7 +400,7 @@ mod tests {
         let send = |wr_id| half.post(connection, &SendWr::inline(wr_id, SendOp::Send, &[1]));
         let over = || {
             let mut wcs = [Wc::default(); 16];
-            let count = half.completions.poll_sends(&mut wcs, |done| half.reclaim(done.upto));
+            let count = half.completions.poll_sends(&mut wcs, |done| half.reclaim(done.posted_count));
             wcs[..count].iter().map(|wc| (wc.wr_id, wc.status)).collect::<Vec<_>>()
         };
         assert!((0..10).all(|wr_id| send(wr_id) == Ok(false)) && half.is_stalled());

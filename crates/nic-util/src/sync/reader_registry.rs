@@ -20,7 +20,7 @@ pub struct ReaderMark(AtomicU32);
 
 impl ReaderMark {
     /// Calls `register`, which adds the reader's number to the registry, unless it is a member. The reader calls this
-    /// after it has marked itself inside and before it checks the right.
+    /// after it has marked itself inside and before it checks its access rights.
     #[inline]
     pub fn set(&self, register: impl FnOnce()) {
         if self.0.load(Ordering::Relaxed) == 0 {
@@ -32,8 +32,8 @@ impl ReaderMark {
     fn set_new(&self, register: impl FnOnce()) {
         self.0.store(1, Ordering::Relaxed);
         register();
-        // Partner: the fence in `GracePeriods::begin`. The right may not be read before the number is in the
-        // registry: an owner that did not find it had revoked the right before, and this reader sees that.
+        // Partner: the fence in `GracePeriods::begin`. Access rights may not be read before the number is in the
+        // registry: an owner that did not find it had revoked them before, and this reader sees that.
         fence(Ordering::SeqCst);
     }
 
@@ -56,12 +56,12 @@ struct Rounds {
 }
 
 impl GracePeriods {
-    /// Begins a round, after the right was revoked: removes the numbers from the registry one by one
+    /// Begins a round, after access rights were revoked: removes the numbers from the registry one by one
     /// (`taken`) and has `clear` reset their marks. Drops stale numbers, for which `clear` returns false.
     /// Returns the round for [`GracePeriods::each`], which the caller may use once it has passed
     /// [`super::fence::heavy`].
     pub fn begin(&self, taken: impl Iterator<Item = usize>, mut clear: impl FnMut(usize) -> bool) -> u64 {
-        // Partner: the fence in `ReaderMark::set_new`. The registry may not be read before the right is
+        // Partner: the fence in `ReaderMark::set_new`. The registry may not be read before access rights are
         // revoked.
         fence(Ordering::SeqCst);
         let mut list = self.0.lock();
@@ -120,13 +120,14 @@ pub struct ReaderLock<T> {
 }
 
 impl<T> ReaderLock<T> {
-    /// Takes the lock to access registered memory; for `register` see [`ReaderMark::set`]. Check the right after
-    /// this.
+    /// Takes the lock to access registered memory; for `register` see [`ReaderMark::set`]. Check access rights only
+    /// afterwards: an owner waits only for readers that entered before it revoked the rights.
     #[inline]
     pub fn enter(&self, register: impl FnOnce()) -> BiasedGuard<'_, T> {
         let guard = self.lock.lock();
         // Partner: the heavy fence between `GracePeriods::begin` and `GracePeriods::each`. The held lock
-        // marks this thread as inside, which must be visible before it reads the mark and the right.
+        // marks this thread as inside, which must be visible before `ReaderMark::set` reads the mark, and before the
+        // caller reads the access rights.
         light();
         self.mark.set(register);
         guard

@@ -47,8 +47,8 @@ impl Job {
     }
 }
 
-/// Checks the rank and the size.
-pub(super) fn check_placement(job: Job) -> Result<Job, Failure> {
+/// Returns the job if its size is within the limit and its rank below the size.
+pub(super) fn check_rank_and_size(job: Job) -> Result<Job, Failure> {
     let Job { rank, size, .. } = job;
     if rank < size && size <= RANKS_MAX { Ok(job) } else { Err(Failure::Placement { rank, size }) }
 }

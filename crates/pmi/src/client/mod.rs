@@ -37,7 +37,7 @@ use crate::spawn::SpawnRequestError;
 use crate::value::{check_key, check_line, check_value};
 use crate::wire::{COMMAND_LEN_MAX, Framing, Inbox, Message, Outbox, WireError, excerpt};
 use answer::{Next, refusal};
-use job::check_placement;
+use job::check_rank_and_size;
 use pmi1::Pmi1;
 use pmi2::Pmi2;
 use request::PendingReply;
@@ -171,7 +171,7 @@ impl Client {
         let (dialect, first, job) = match join {
             Join::Descriptor { rank, size } => {
                 let (pmi, first) = Pmi1::at_descriptor();
-                (Dialect::One(pmi), first, check_placement(Job::new(rank, size))?)
+                (Dialect::One(pmi), first, check_rank_and_size(Job::new(rank, size))?)
             }
             Join::Port { id } => {
                 let (pmi, first) = Pmi1::at_port(id);
@@ -180,7 +180,7 @@ impl Client {
             }
             Join::Pmi2 { rank, size } => {
                 let (pmi, first) = Pmi2::new();
-                (Dialect::Two(pmi), first, check_placement(Job::new(rank, size))?)
+                (Dialect::Two(pmi), first, check_rank_and_size(Job::new(rank, size))?)
             }
         };
         let mut outbox = Outbox::default();

@@ -2,17 +2,17 @@
 
 use super::answer::{Next, check_granted, kvs_name, non_negative, refusal, version_of};
 use super::failure::Failure;
-use super::job::{Job, check_placement};
+use super::job::{Job, check_rank_and_size};
 use super::request::{Group, PendingReply, Request};
 use crate::mapping;
-use crate::spawn::{CAN_DECODE, SpawnRequestError};
+use crate::spawn::{ACCEPTS_ENCODED, SpawnRequestError};
 use crate::value::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use crate::wire::{Draft, Framing, Message};
 
 /// The step of joining that the server's next answer completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
-    Port,
+    InitAck,
     Version,
     Limits,
     Name,
@@ -37,13 +37,13 @@ impl Pmi1 {
 
     /// For a rank that knows only its number at the server. Also returns the first message.
     pub(super) fn at_port(id: u32) -> (Self, Vec<u8>) {
-        (Self { step: Step::Port, can_decode: false }, draft("initack").with("pmiid", id).finish())
+        (Self { step: Step::InitAck, can_decode: false }, draft("initack").with("pmiid", id).finish())
     }
 
     /// Handles the server's next answer while joining, and returns the next message.
     pub(super) fn join(&mut self, message: &Message<'_>, job: &mut Job) -> Result<Next, Failure> {
         let (step, command) = match self.step {
-            Step::Port => {
+            Step::InitAck => {
                 check_granted(message, "initack", "this rank's number")?;
                 (Step::Version, init())
             }
@@ -55,7 +55,7 @@ impl Pmi1 {
             }
             Step::Version => {
                 job.version = version_of(message, 1)?;
-                check_placement(job.clone())?;
+                check_rank_and_size(job.clone())?;
                 (Step::Limits, draft("get_maxes").finish())
             }
             Step::Limits => {
@@ -66,7 +66,7 @@ impl Pmi1 {
                 };
                 job.key_len_max = below("keylen_max", KEY_LEN_MAX)?;
                 job.value_len_max = below("vallen_max", VALUE_LEN_MAX)?;
-                self.can_decode = message.get(CAN_DECODE) == Some("1");
+                self.can_decode = message.get(ACCEPTS_ENCODED) == Some("1");
                 (Step::Name, draft("get_my_kvsname").finish())
             }
             Step::Name => {

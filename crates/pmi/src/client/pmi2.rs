@@ -2,7 +2,7 @@
 
 use super::answer::{Next, check_granted, kvs_name, non_negative, refusal, version_of};
 use super::failure::Failure;
-use super::job::{Job, check_placement};
+use super::job::{Job, check_rank_and_size};
 use super::request::{PendingReply, Request};
 use crate::mapping;
 use crate::spawn::SpawnRequestError;
@@ -47,7 +47,7 @@ impl Pmi2 {
                 check_granted(message, "fullinit-response", "to let this rank join")?;
                 job.rank = message.need_number("rank")?;
                 job.size = message.need_number("size")?;
-                check_placement(job.clone())?;
+                check_rank_and_size(job.clone())?;
                 job.appnum = message.number("appnum")?.and_then(non_negative);
                 (Step::Name, draft("job-getid"))
             }

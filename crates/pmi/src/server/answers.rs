@@ -3,7 +3,7 @@
 use super::{
     KEY_ROOM, KEYS_MAX, NAME_ROOM, NAMES_MAX, Phase, Published, RankId, Server, VALUE_ROOM, Violation,
 };
-use crate::spawn::CAN_DECODE;
+use crate::spawn::ACCEPTS_ENCODED;
 use crate::wire::{Draft, Framing, Message, excerpt};
 
 /// A positive answer.
@@ -52,7 +52,7 @@ impl Server {
                 .with("kvsname_max", NAME_ROOM)
                 .with("keylen_max", KEY_ROOM)
                 .with("vallen_max", VALUE_ROOM)
-                .with(CAN_DECODE, 1),
+                .with(ACCEPTS_ENCODED, 1),
             "get_my_kvsname" => success_reply("my_kvsname").with("kvsname", &job.name),
             "get_appnum" => success_reply("appnum").with("appnum", job.ranks[id.rank as usize].place.appnum),
             "get_universe_size" => {

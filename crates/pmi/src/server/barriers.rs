@@ -61,13 +61,13 @@ impl Barriers {
         if self.inside.values().filter(|inside| inside.contains(&rank)).count() == BARRIERS_MAX {
             return Err(Violation::TooManyBarriers);
         }
-        let (wanted, in_vain) = self.outlook(&key.0);
+        let (member_count, one_has_left) = self.count_members(&key.0);
         let inside = self.inside.entry(key.clone()).or_default();
         if !inside.insert(rank) {
             return Err(Violation::Group(excerpt(message.get("group").unwrap_or_default())));
         }
-        let is_over = inside.len() == wanted || in_vain;
-        Ok((key.1, is_over.then(|| self.release(&key, !in_vain))))
+        let is_finished = inside.len() == member_count || one_has_left;
+        Ok((key.1, is_finished.then(|| self.release(&key, !one_has_left))))
     }
 
     /// Records that a rank will enter no more barriers. Ranks that wait for it keep waiting.
@@ -115,7 +115,7 @@ impl Barriers {
     }
 
     /// The number of members, and whether one of them has left.
-    fn outlook(&self, members: &Members) -> (usize, bool) {
+    fn count_members(&self, members: &Members) -> (usize, bool) {
         let of = |ranks: &[u32]| (ranks.len(), ranks.iter().any(|rank| self.past.contains(rank)));
         match members {
             Members::World => (self.node_of.len(), !self.past.is_empty()),

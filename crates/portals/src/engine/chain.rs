@@ -6,8 +6,8 @@ const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Neighbours {
-    before: u32,
-    behind: u32,
+    previous: u32,
+    next: u32,
 }
 
 /// The links of places that are in up to `N` chains each.
@@ -48,40 +48,40 @@ impl Chain {
 impl<const N: usize> Links<N> {
     /// Appends a place to a chain, which is the place's `which`th chain.
     pub(crate) fn push(&mut self, which: usize, chain: &mut Chain, place: u32) {
-        let none = Neighbours { before: NONE, behind: NONE };
+        let none = Neighbours { previous: NONE, next: NONE };
         if self.0.len() <= place as usize {
             self.0.resize(place as usize + 1, [none; N]);
         }
-        self.0[place as usize][which] = Neighbours { before: chain.last, behind: NONE };
+        self.0[place as usize][which] = Neighbours { previous: chain.last, next: NONE };
         match chain.last {
             NONE => chain.first = place,
-            last => self.0[last as usize][which].behind = place,
+            last => self.0[last as usize][which].next = place,
         }
         chain.last = place;
     }
 
     /// Removes a place from a chain.
     pub(crate) fn remove(&mut self, which: usize, chain: &mut Chain, place: u32) {
-        let Neighbours { before, behind } = self.0[place as usize][which];
-        match before {
-            NONE => chain.first = behind,
-            before => self.0[before as usize][which].behind = behind,
+        let Neighbours { previous, next } = self.0[place as usize][which];
+        match previous {
+            NONE => chain.first = next,
+            previous => self.0[previous as usize][which].next = next,
         }
-        match behind {
-            NONE => chain.last = before,
-            behind => self.0[behind as usize][which].before = before,
+        match next {
+            NONE => chain.last = previous,
+            next => self.0[next as usize][which].previous = previous,
         }
     }
 
     /// The place after this one.
     #[inline]
-    pub(crate) fn behind(&self, which: usize, place: u32) -> Option<u32> {
-        some(self.0[place as usize][which].behind)
+    pub(crate) fn next(&self, which: usize, place: u32) -> Option<u32> {
+        some(self.0[place as usize][which].next)
     }
 
     /// The places of a chain, in order.
     pub(crate) fn iter(&self, which: usize, chain: Chain) -> impl Iterator<Item = u32> + '_ {
-        std::iter::successors(chain.first(), move |place| self.behind(which, *place))
+        std::iter::successors(chain.first(), move |place| self.next(which, *place))
     }
 }
 

@@ -200,7 +200,7 @@ fn first(entries: &Entries, which: usize, chain: Chain, envelope: &Envelope) -> 
         if listed.entry.takes(envelope, listed.local) {
             return Some(place);
         }
-        next = entries.links.behind(which, place);
+        next = entries.links.next(which, place);
     }
     None
 }

@@ -326,36 +326,36 @@ impl Engine {
         self.completions.trigger(ct, threshold, command, self.limits.max_triggered_ops)
     }
 
-    /// Adds to a counter when a counter reaches a threshold (`PtlTriggeredCTInc`; Portals 4.3, section 3.16).
+    /// Adds to `target` when the counter `trigger` reaches a threshold (`PtlTriggeredCTInc`; Portals 4.3, section 3.16).
     ///
     /// # Errors
     /// As [`Engine::trigger`].
     pub fn trigger_ct_inc(
         &mut self,
-        ct: CtHandle,
+        trigger: CtHandle,
         threshold: u64,
-        counter: CtHandle,
-        by: CtEvent,
+        target: CtHandle,
+        increment: CtEvent,
     ) -> Result<()> {
-        self.completions.check_ct(Some(counter))?;
-        self.defer(ct, threshold, Command::CtInc(counter, by))?;
+        self.completions.check_ct(Some(target))?;
+        self.defer(trigger, threshold, Command::CtInc(target, increment))?;
         self.run_due();
         Ok(())
     }
 
-    /// Sets a counter when a counter reaches a threshold (`PtlTriggeredCTSet`; Portals 4.3, section 3.16).
+    /// Sets `target` when the counter `trigger` reaches a threshold (`PtlTriggeredCTSet`; Portals 4.3, section 3.16).
     ///
     /// # Errors
     /// As [`Engine::trigger`].
     pub fn trigger_ct_set(
         &mut self,
-        ct: CtHandle,
+        trigger: CtHandle,
         threshold: u64,
-        counter: CtHandle,
-        to: CtEvent,
+        target: CtHandle,
+        value: CtEvent,
     ) -> Result<()> {
-        self.completions.check_ct(Some(counter))?;
-        self.defer(ct, threshold, Command::CtSet(counter, to))?;
+        self.completions.check_ct(Some(target))?;
+        self.defer(trigger, threshold, Command::CtSet(target, value))?;
         self.run_due();
         Ok(())
     }
@@ -406,10 +406,12 @@ impl Engine {
             match command {
                 Command::Transfer(transfer) => self.initiator.start_held(&transfer),
                 // Nothing happens if the user has freed the counter or the entry is in use.
-                Command::CtInc(ct, by) => {
-                    self.completions.ct_change(ct, |value| add(value, by)).unwrap_or(());
+                Command::CtInc(target, increment) => {
+                    self.completions.ct_change(target, |value| add(value, increment)).unwrap_or(());
                 }
-                Command::CtSet(ct, to) => self.completions.ct_change(ct, |value| *value = to).unwrap_or(()),
+                Command::CtSet(target, new) => {
+                    self.completions.ct_change(target, |value| *value = new).unwrap_or(())
+                }
                 Command::Append(entry) => self.target.link(&mut self.completions, entry),
                 Command::Unlink(entry) => self.target.unlink(entry).unwrap_or(()),
             }

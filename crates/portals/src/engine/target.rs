@@ -275,7 +275,7 @@ impl Target {
         pt.unexpected.unlink(&mut self.headers, key);
         let Some(header) = self.headers.table.get_mut(key) else { return };
         match header.state {
-            HeaderState::Here => self.notify_claimant(completions, eq, key, claim),
+            HeaderState::Arrived => self.notify_claimant(completions, eq, key, claim),
             HeaderState::Arriving | HeaderState::Claimed(_) => header.state = HeaderState::Claimed(claim),
         }
     }
@@ -446,7 +446,7 @@ impl Target {
             chosen.leave(pt, &mut self.entries);
         }
         if chosen.keeps_header {
-            let header = Header { event, owner: key, state: HeaderState::Here };
+            let header = Header { event, owner: key, state: HeaderState::Arrived };
             pt.unexpected.push(&mut self.headers, header);
             self.entries.table.get_mut(key).into_iter().for_each(|listed| listed.headers += 1);
         }
@@ -577,7 +577,7 @@ impl Target {
         if let Some(key) = header
             && let Some(header) = self.headers.table.get_mut(key)
         {
-            let state = std::mem::replace(&mut header.state, HeaderState::Here);
+            let state = std::mem::replace(&mut header.state, HeaderState::Arrived);
             header.event.fail = fail;
             if let HeaderState::Claimed(claim) = state {
                 self.notify_claimant(completions, eq, key, claim);

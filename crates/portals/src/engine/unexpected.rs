@@ -35,7 +35,7 @@ pub(crate) enum HeaderState {
     /// Its data are in flight.
     Arriving,
     /// Its data have arrived.
-    Here,
+    Arrived,
     /// Its data are in flight, but an entry has claimed it: it is in no list any more.
     Claimed(Claim),
 }
@@ -138,7 +138,7 @@ mod tests {
             for (match_bits, nid, rlength) in came {
                 let initiator = Process::rank(nid);
                 let event = Event { match_bits, initiator, rlength, ..Event::new(EventKind::Put, 0) };
-                plain.push((list.push(&mut headers, Header { event, owner, state: HeaderState::Here }), event));
+                plain.push((list.push(&mut headers, Header { event, owner, state: HeaderState::Arrived }), event));
             }
             for (bits, ignore, nid, [once, whole, both]) in searches {
                 let mut options = EntryOptions::empty();

@@ -196,41 +196,41 @@ impl Op {
         }
     }
 
-    /// Applies the operation: combines each whole element of `there` with that of `came` and stores the
-    /// result in `there`. Does nothing if [`Op::takes`] rejects the type. Operations without an operand
+    /// Applies the operation: combines each whole element of `target` with that of `incoming` and stores the
+    /// result in `target`. Does nothing if [`Op::takes`] rejects the type. Operations without an operand
     /// ignore `operand`.
     ///
     /// # Panics
-    /// If `came` is shorter than the whole elements of `there`.
-    pub fn apply(self, datatype: Datatype, operand: &Operand, came: &[u8], there: &mut [u8]) {
-        let whole = there.len() - there.len() % datatype.size();
-        let (came, there) = (&came[..whole], &mut there[..whole]);
+    /// If `incoming` is shorter than the whole elements of `target`.
+    pub fn apply(self, datatype: Datatype, operand: &Operand, incoming: &[u8], target: &mut [u8]) {
+        let whole = target.len() - target.len() % datatype.size();
+        let (incoming, target) = (&incoming[..whole], &mut target[..whole]);
         if !self.takes(datatype) {
             return;
         }
         if let Some(operator) = self.operator() {
-            return datatype.basic().reduce(operator, came, there);
+            return datatype.basic().reduce(operator, incoming, target);
         }
         if self == Self::Swap {
-            return there.copy_from_slice(came);
+            return target.copy_from_slice(incoming);
         }
         let size = datatype.size();
-        for (came, there) in came.chunks_exact(size).zip(there.chunks_exact_mut(size)) {
+        for (incoming, target) in incoming.chunks_exact(size).zip(target.chunks_exact_mut(size)) {
             if self == Self::Mswap {
-                let masked = there.iter_mut().zip(came).zip(operand);
-                masked.for_each(|((there, came), mask)| *there = (came & mask) | (*there & !mask));
-            } else if self.holds(datatype, &operand[..size], there) {
-                there.copy_from_slice(came);
+                let masked = target.iter_mut().zip(incoming).zip(operand);
+                masked.for_each(|((target, incoming), mask)| *target = (incoming & mask) | (*target & !mask));
+            } else if self.holds(datatype, &operand[..size], target) {
+                target.copy_from_slice(incoming);
             }
         }
     }
 
     /// Whether the condition of a conditional swap holds. A NaN only satisfies inequality.
-    fn holds(self, datatype: Datatype, operand: &[u8], there: &[u8]) -> bool {
+    fn holds(self, datatype: Datatype, operand: &[u8], target: &[u8]) -> bool {
         let (basic, count) = datatype.parts();
         let size = datatype.size() / count;
         let mut orders =
-            operand.chunks_exact(size).zip(there.chunks_exact(size)).map(|(a, b)| basic.compare(a, b));
+            operand.chunks_exact(size).zip(target.chunks_exact(size)).map(|(a, b)| basic.compare(a, b));
         match self {
             Self::Cswap => orders.all(|order| order == Some(Ordering::Equal)),
             Self::CswapNe => orders.any(|order| order != Some(Ordering::Equal)),
@@ -256,15 +256,15 @@ mod tests {
         operand
     }
 
-    fn on_i32(op: Op, by: i32, came: i32, there: i32) -> i32 {
-        let mut bytes = there.to_ne_bytes();
-        op.apply(Datatype::Int32, &operand(&by.to_ne_bytes()), &came.to_ne_bytes(), &mut bytes);
+    fn on_i32(op: Op, by: i32, incoming: i32, target: i32) -> i32 {
+        let mut bytes = target.to_ne_bytes();
+        op.apply(Datatype::Int32, &operand(&by.to_ne_bytes()), &incoming.to_ne_bytes(), &mut bytes);
         i32::from_ne_bytes(bytes)
     }
 
-    fn on_f64(op: Op, by: f64, came: f64, there: f64) -> f64 {
-        let mut bytes = there.to_ne_bytes();
-        op.apply(Datatype::Double, &operand(&by.to_ne_bytes()), &came.to_ne_bytes(), &mut bytes);
+    fn on_f64(op: Op, by: f64, incoming: f64, target: f64) -> f64 {
+        let mut bytes = target.to_ne_bytes();
+        op.apply(Datatype::Double, &operand(&by.to_ne_bytes()), &incoming.to_ne_bytes(), &mut bytes);
         f64::from_ne_bytes(bytes)
     }
 
@@ -285,30 +285,35 @@ mod tests {
     #[test]
     fn operators_match_c_semantics() {
         let values = [-7, -1, 0, 1, 3, 7, i32::MAX, i32::MIN];
-        for (came, there) in values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))) {
+        for (incoming, target) in values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))) {
             let want = [
-                came.min(there),
-                came.max(there),
-                came.wrapping_add(there),
-                came.wrapping_mul(there),
-                i32::from(came != 0 || there != 0),
-                i32::from(came != 0 && there != 0),
-                came | there,
-                came & there,
-                i32::from((came != 0) != (there != 0)),
-                came ^ there,
-                came,
+                incoming.min(target),
+                incoming.max(target),
+                incoming.wrapping_add(target),
+                incoming.wrapping_mul(target),
+                i32::from(incoming != 0 || target != 0),
+                i32::from(incoming != 0 && target != 0),
+                incoming | target,
+                incoming & target,
+                i32::from((incoming != 0) != (target != 0)),
+                incoming ^ target,
+                incoming,
             ];
             for (op, want) in Op::ALL.iter().zip(want) {
-                assert_eq!(on_i32(*op, 5, came, there), want, "{op:?} of {came} and {there}");
+                assert_eq!(on_i32(*op, 5, incoming, target), want, "{op:?} of {incoming} and {target}");
             }
             for by in values {
-                let holds = [by == there, by != there, by <= there, by < there, by >= there, by > there];
+                let holds =
+                    [by == target, by != target, by <= target, by < target, by >= target, by > target];
                 for (op, holds) in Op::ALL[11..17].iter().zip(holds) {
-                    let want = if holds { came } else { there };
-                    assert_eq!(on_i32(*op, by, came, there), want, "{op:?} by {by} of {came} and {there}");
+                    let want = if holds { incoming } else { target };
+                    assert_eq!(
+                        on_i32(*op, by, incoming, target),
+                        want,
+                        "{op:?} by {by} of {incoming} and {target}"
+                    );
                 }
-                assert_eq!(on_i32(Op::Mswap, by, came, there), (came & by) | (there & !by));
+                assert_eq!(on_i32(Op::Mswap, by, incoming, target), (incoming & by) | (target & !by));
             }
         }
     }
@@ -322,9 +327,9 @@ mod tests {
         assert_eq!(on_f64(Op::CswapLt, -1.0, 5.0, 1.0), 5.0);
         let complex = |re: f32, im: f32| [re.to_ne_bytes(), im.to_ne_bytes()].concat();
         for (by, want) in [(complex(1.0, 2.0), complex(8.0, 9.0)), (complex(1.0, 3.0), complex(1.0, 2.0))] {
-            let mut there = complex(1.0, 2.0);
-            Op::Cswap.apply(Datatype::FloatComplex, &operand(&by), &complex(8.0, 9.0), &mut there);
-            assert_eq!(there, want);
+            let mut target = complex(1.0, 2.0);
+            Op::Cswap.apply(Datatype::FloatComplex, &operand(&by), &complex(8.0, 9.0), &mut target);
+            assert_eq!(target, want);
         }
         let mut product = complex(0.0, 1.0);
         Op::Prod.apply(Datatype::FloatComplex, &[0; 32], &complex(0.0, 1.0), &mut product);
@@ -333,10 +338,10 @@ mod tests {
 
     #[test]
     fn only_whole_elements_change() {
-        let mut there = [1, 0, 1, 0, 1];
-        Op::Sum.apply(Datatype::Uint16, &[0; 32], &[1, 0, 2, 0, 3], &mut there);
+        let mut target = [1, 0, 1, 0, 1];
+        Op::Sum.apply(Datatype::Uint16, &[0; 32], &[1, 0, 2, 0, 3], &mut target);
         let want = [1_u16 + 1, 1 + 2].map(u16::to_ne_bytes).concat();
-        assert_eq!((&there[..4], there[4]), (&want[..], 1));
+        assert_eq!((&target[..4], target[4]), (&want[..], 1));
     }
 
     /// Goal: an operation leaves types that it does not accept unchanged, and accepts those of the standard's
@@ -344,9 +349,9 @@ mod tests {
     #[test]
     fn unsupported_types_are_left_unchanged() {
         for (op, datatype) in Op::ALL.iter().flat_map(|op| Datatype::ALL.iter().map(move |of| (*op, *of))) {
-            let (came, mut there) = ([0x55; 32], [0x33; 32]);
-            op.apply(datatype, &[0xff; 32], &came[..datatype.size()], &mut there[..datatype.size()]);
-            assert!(op.takes(datatype) || there == [0x33; 32], "{op:?} of {datatype:?}");
+            let (incoming, mut target) = ([0x55; 32], [0x33; 32]);
+            op.apply(datatype, &[0xff; 32], &incoming[..datatype.size()], &mut target[..datatype.size()]);
+            assert!(op.takes(datatype) || target == [0x33; 32], "{op:?} of {datatype:?}");
         }
         let taken = |op: Op| Datatype::ALL.iter().filter(|datatype| op.takes(**datatype)).count();
         assert_eq!((taken(Op::Sum), taken(Op::Min), taken(Op::Bor), taken(Op::Mswap)), (14, 11, 8, 8));

@@ -167,8 +167,8 @@ impl MatchFirmware {
         let engine = &mut self.engine;
         match triggered {
             Triggered::Transfer(transfer) => engine.trigger(ct, threshold, &transfer),
-            Triggered::Inc(counter, by) => engine.trigger_ct_inc(ct, threshold, counter, by),
-            Triggered::Set(counter, to) => engine.trigger_ct_set(ct, threshold, counter, to),
+            Triggered::Inc(target, increment) => engine.trigger_ct_inc(ct, threshold, target, increment),
+            Triggered::Set(target, value) => engine.trigger_ct_set(ct, threshold, target, value),
             Triggered::Append { place, entry, user_ptr } => {
                 let entry = engine.trigger_append(ct, threshold, place, entry, user_ptr)?;
                 return Ok(Some(entry.number()));

@@ -290,32 +290,34 @@ impl Offload {
         self.number(&Command::Trigger { ct, threshold, triggered: Triggered::Transfer(*transfer) }).map(drop)
     }
 
-    /// Adds to a counter when a counter reaches a threshold (`PtlTriggeredCTInc`; Portals 4.3, section 3.16).
+    /// Adds to `target` when the counter `trigger` reaches a threshold (`PtlTriggeredCTInc`; Portals 4.3, section 3.16).
     ///
     /// # Errors
     /// As [`crate::Engine::trigger_ct_inc`].
     pub fn trigger_ct_inc(
         &mut self,
-        ct: CtHandle,
+        trigger: CtHandle,
         threshold: u64,
-        counter: CtHandle,
-        by: CtEvent,
+        target: CtHandle,
+        increment: CtEvent,
     ) -> Result<()> {
-        self.number(&Command::Trigger { ct, threshold, triggered: Triggered::Inc(counter, by) }).map(drop)
+        let triggered = Triggered::Inc(target, increment);
+        self.number(&Command::Trigger { ct: trigger, threshold, triggered }).map(drop)
     }
 
-    /// Sets a counter when a counter reaches a threshold (`PtlTriggeredCTSet`; Portals 4.3, section 3.16).
+    /// Sets `target` when the counter `trigger` reaches a threshold (`PtlTriggeredCTSet`; Portals 4.3, section 3.16).
     ///
     /// # Errors
     /// As [`crate::Engine::trigger_ct_set`].
     pub fn trigger_ct_set(
         &mut self,
-        ct: CtHandle,
+        trigger: CtHandle,
         threshold: u64,
-        counter: CtHandle,
-        to: CtEvent,
+        target: CtHandle,
+        value: CtEvent,
     ) -> Result<()> {
-        self.number(&Command::Trigger { ct, threshold, triggered: Triggered::Set(counter, to) }).map(drop)
+        let triggered = Triggered::Set(target, value);
+        self.number(&Command::Trigger { ct: trigger, threshold, triggered }).map(drop)
     }
 
     /// Appends an entry when a counter reaches a threshold (`PtlTriggeredMEAppend`).

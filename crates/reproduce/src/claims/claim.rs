@@ -180,7 +180,7 @@ impl ClaimTable {
     }
 
     /// Adds rows that are not computed, with the reason.
-    pub(crate) fn none(&mut self, rows: &'static [&'static str], why: &'static str) {
+    pub(crate) fn not_modelled(&mut self, rows: &'static [&'static str], why: &'static str) {
         self.add(rows, "", Answer::NotModelled(why));
     }
 }

@@ -23,7 +23,7 @@ pub(crate) const LARGE: [u64; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Sizes of a latency figure.
 pub(crate) const LATENCIES: [u64; 7] = [4, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 
-/// A card and how it is measured.
+/// A card and how it is measured. The methods return quantities that are measured when rows are computed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     /// Device name without options.
@@ -165,7 +165,7 @@ impl Setup {
     /// queue.
     pub(crate) fn overhead(self, size: u64) -> Quantity {
         let post = self.hosts("overhead", "send", ("part", "post"), ("", ""), size);
-        self.call("post", "op", "recv") + post + self.call("poll", "state", "empty")
+        self.call_time("post", "op", "recv") + post + self.call_time("poll", "state", "empty")
     }
 
     /// Per cent of the time available for computation during messages both ways, without loss of bandwidth.
@@ -229,7 +229,7 @@ impl Setup {
     }
 
     /// Microseconds of a call: `reg` or `dereg` of 4 KiB, `post` of a `send` or `recv`, and so on.
-    pub(crate) fn call(self, experiment: &str, key: &str, level: &str) -> Quantity {
+    pub(crate) fn call_time(self, experiment: &str, key: &str, level: &str) -> Quantity {
         let size = match experiment {
             "reg" => 4096,
             "connect" => 0,

@@ -5,7 +5,7 @@ use super::accel;
 use super::figure::{Axis, BYTES, FigurePlan, MB, US, US_LOG};
 use super::iwarp;
 use super::multirail;
-use super::nicmem::{CASES, SETUP, figure as nic};
+use super::nicmem::{CASES, MT23108, figure as nic};
 use super::published::{NICMEM, Published};
 use super::thesis;
 use crate::claims::quantity::Quantity;
@@ -31,10 +31,10 @@ fn nicmem_basic() -> Vec<FigurePlan> {
     let figure = |number, experiment, title| FigurePlan::new(NICMEM, number, experiment, title);
     let mut copies = figure("2", "local_copy", "Copies within one node").axes(BYTES, MB);
     for ends in CASES {
-        copies = copies.curve(case(ends), SWEEP, |n| SETUP.copy(ends, n));
+        copies = copies.curve(case(ends), SWEEP, |n| MT23108.copy(ends, n));
     }
-    copies = copies.curve("memcpy", SWEEP, |n| SETUP.memcpy(n));
-    let at = |ends, n| SETUP.latency("write-imm", ends, n);
+    copies = copies.curve("memcpy", SWEEP, |n| MT23108.memcpy(n));
+    let at = |ends, n| MT23108.latency("write-imm", ends, n);
     let saved = Axis { title: "reduction of latency (µs)", ..US };
     let gain = Axis { title: "improvement of latency (%)", ..US };
     let mut reduction = figure("3", "latency", "Latency that NIC memory saves").axes(BYTES, saved);
@@ -61,28 +61,28 @@ fn nicmem_streams() -> Vec<FigurePlan> {
             "5",
             "bandwidth",
             "Bandwidth of writes, one port",
-            |ends, n| SETUP.bandwidth("write", ends, 1, n),
+            |ends, n| MT23108.bandwidth("write", ends, 1, n),
             ["NM-043", "NM-044", "NM-045", "NM-046"],
         ),
         figure(
             "6",
             "bibw",
             "Bandwidth both ways, one port",
-            |ends, n| SETUP.bibw("write", ends, 1, n),
+            |ends, n| MT23108.bibw("write", ends, 1, n),
             ["NM-054", "NM-055", "NM-056", "NM-057"],
         ),
         figure(
             "7",
             "bandwidth_2port",
             "Bandwidth of writes, two ports",
-            |ends, n| SETUP.bandwidth("write", ends, 2, n),
+            |ends, n| MT23108.bandwidth("write", ends, 2, n),
             ["NM-067", "NM-068", "NM-069", "NM-070"],
         ),
         figure(
             "8",
             "bibw_2port",
             "Bandwidth both ways, two ports",
-            |ends, n| SETUP.bibw("write", ends, 2, n),
+            |ends, n| MT23108.bibw("write", ends, 2, n),
             ["NM-078", "NM-079", "NM-080", "NM-081"],
         ),
     ]
@@ -96,7 +96,8 @@ fn nicmem_patterns() -> Vec<FigurePlan> {
         FigurePlan::new(NICMEM, "9", "hotspot_write", "Hotspot: writes of 2 KiB to several slaves")
             .axes(slaves, US);
     for ends in CASES {
-        spot = spot.curve(case(ends), nic::SLAVES.map(u64::from), |k| SETUP.hotspot("write", ends, k as u32));
+        spot =
+            spot.curve(case(ends), nic::SLAVES.map(u64::from), |k| MT23108.hotspot("write", ends, k as u32));
     }
     let mut time =
         FigurePlan::new(NICMEM, "10", "noncontig_pack", "Eight blocks as one message: time").axes(block, US);
@@ -106,8 +107,8 @@ fn nicmem_patterns() -> Vec<FigurePlan> {
         .map(|(name, how)| (name.to_owned(), how));
     let gathers = [0, 20, 80, 100].map(|reuse| (format!("gather, {reuse} % reuse"), gather(reuse)));
     for (name, how) in ways.into_iter().chain(gathers) {
-        time = time.curve(name.clone(), nic::BLOCKS, |n| SETUP.pack(how, "time", n));
-        used = used.curve(name, nic::BLOCKS, |n| SETUP.pack(how, "cpu", n));
+        time = time.curve(name.clone(), nic::BLOCKS, |n| MT23108.pack(how, "time", n));
+        used = used.curve(name, nic::BLOCKS, |n| MT23108.pack(how, "cpu", n));
     }
     vec![spot, time, used]
 }
@@ -120,7 +121,7 @@ fn nicmem_chains() -> Vec<FigurePlan> {
             for via in ["host", "nic"] {
                 let label = format!("{via} memory, {}", report::number::size(n));
                 let all = nic::NODES.map(u64::from);
-                plan = plan.curve(label, all, |nodes| SETUP.chain(via, ports, nodes as u32, n));
+                plan = plan.curve(label, all, |nodes| MT23108.chain(via, ports, nodes as u32, n));
             }
         }
         plan
@@ -130,7 +131,7 @@ fn nicmem_chains() -> Vec<FigurePlan> {
     for ports in [1, 2] {
         for via in ["host", "nic"] {
             let label = format!("{via} memory, {}", if ports == 1 { "one port" } else { "two ports" });
-            by_size = by_size.curve(label, SWEEP, |n| SETUP.chain(via, ports, nic::CHAIN_NODES, n));
+            by_size = by_size.curve(label, SWEEP, |n| MT23108.chain(via, ports, nic::CHAIN_NODES, n));
         }
     }
     vec![

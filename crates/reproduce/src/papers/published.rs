@@ -121,11 +121,11 @@ pub fn dataset() -> Vec<Published> {
 
 /// A selection that matches nothing, with the valid ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{asked:?} is {problem}; there is: {there}")]
+#[error("{asked:?} is {problem}; there is: {valid}")]
 pub struct Unknown {
     asked: String,
     problem: String,
-    there: String,
+    valid: String,
 }
 
 /// The rows of `PAPER`, of `PAPER/EXPERIMENT`, of a row's id, or all rows.
@@ -135,10 +135,10 @@ pub struct Unknown {
 pub fn select(asked: Option<&str>) -> Result<Vec<Published>, Unknown> {
     let all = dataset();
     let Some(asked) = asked else { return Ok(all) };
-    let refuse = |problem: &str, there: Vec<&str>| {
-        let names: BTreeSet<&str> = there.into_iter().collect();
-        let there = names.into_iter().collect::<Vec<_>>().join(", ");
-        Unknown { asked: asked.to_owned(), problem: problem.to_owned(), there }
+    let refuse = |problem: &str, valid: Vec<&str>| {
+        let names: BTreeSet<&str> = valid.into_iter().collect();
+        let valid = names.into_iter().collect::<Vec<_>>().join(", ");
+        Unknown { asked: asked.to_owned(), problem: problem.to_owned(), valid }
     };
     if let Some(row) = all.iter().find(|row| row.id.eq_ignore_ascii_case(asked)) {
         return Ok(vec![row.clone()]);

@@ -19,7 +19,7 @@ pub(crate) fn table() -> Vec<Claim> {
 pub(crate) fn paper_of(card: &str) -> &'static str {
     let multirail = [multirail::SINGLE, multirail::PORTS, multirail::CARDS];
     match card {
-        _ if card == nicmem::SETUP.card => NICMEM,
+        _ if card == nicmem::MT23108.card => NICMEM,
         _ if [iwarp::CARD.card, iwarp::SOCKETS.card].contains(&card) => IWARP,
         _ if card == accel::CARD => ACCEL,
         _ if multirail.iter().any(|setup| setup.card == card) => MULTIRAIL,
@@ -30,7 +30,7 @@ pub(crate) fn paper_of(card: &str) -> &'static str {
 /// The cards that rows are computed with. Cards of one group have the same values, except for the number of cards and
 /// ports.
 pub const GROUPS: [&[&str]; 9] = [
-    &[nicmem::SETUP.card],
+    &[nicmem::MT23108.card],
     &[thesis::VAPI.card],
     &[thesis::IBAL.card],
     &[thesis::MYRINET.card],

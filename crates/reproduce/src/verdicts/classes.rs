@@ -22,7 +22,8 @@ pub(crate) struct Classifier<'a> {
 }
 
 impl Classifier<'_> {
-    /// Classes of rows in the dataset's order, with the claims that they were computed by.
+    /// Sets the class of each row and the reason for it. The rows are in the dataset's order, each with the claim that computed it:
+    /// a row has the class that its own claim decides; else it repeats an earlier row, or is a prediction.
     pub(crate) fn classify(&self, rows: &mut [(Row, &Claim)]) {
         for i in 0..rows.len() {
             let (before, rest) = rows.split_at_mut(i);
@@ -31,10 +32,10 @@ impl Classifier<'_> {
                 row.because = "it is not computed".to_owned();
                 continue;
             }
-            let alone = self.class_by_itself(row, claim);
-            let (class, because) = alone.unwrap_or_else(|| match self.repeated(row, claim, before) {
+            let own_class = self.class_by_itself(row, claim);
+            let (class, because) = own_class.unwrap_or_else(|| match self.repeated(row, claim, before) {
                 Some(first) => (Class::Repeats, format!("the same number as {first}")),
-                None => (Class::Predicted, self.depends(&row.id)),
+                None => (Class::Predicted, self.dependency_reason(&row.id)),
             });
             (row.class, row.because) = (class, because);
         }
@@ -140,7 +141,7 @@ impl Classifier<'_> {
     }
 
     /// The values that a prediction depends on, in words.
-    fn depends(&self, row: &str) -> String {
+    fn dependency_reason(&self, row: &str) -> String {
         let movers = self.moves.movers(row);
         let names: BTreeSet<&str> = movers.iter().map(|(_, key)| *key).collect();
         match names.len() {

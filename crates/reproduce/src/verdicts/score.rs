@@ -84,7 +84,7 @@ impl Score {
             holding: claims().filter(|row| row.holds == Some(true)).count(),
             apart: [apart().filter(met).count(), apart().count()],
             rows: Class::ALL.into_iter().map(|class| (class.name(), count(class))).collect(),
-            fitted_values: distinct(fitted),
+            fitted_values: count_distinct(fitted),
         }
     }
 
@@ -180,13 +180,14 @@ impl Score {
     }
 }
 
-/// Number of fitted values; a value shared by several machine files of the same card counts once.
-fn distinct(fitted: &[Fitted]) -> usize {
+/// Number of fitted values of all machine files; the same key with the same value counts once, because several files describe
+/// one card.
+fn count_distinct(fitted: &[Fitted]) -> usize {
     let mut seen: Vec<(&str, f64)> = Vec::new();
     for one in fitted {
-        let this = (one.key.as_str(), one.value);
-        if !seen.contains(&this) {
-            seen.push(this);
+        let setting = (one.key.as_str(), one.value);
+        if !seen.contains(&setting) {
+            seen.push(setting);
         }
     }
     seen.len()

@@ -98,8 +98,9 @@ impl Sensitivity {
         values.iter().filter(used).flat_map(trial).collect()
     }
 
-    /// The rows that a change moves. `cards` are the cards changed: machines with several cards are changed alike.
-    pub fn moved(&self, trial: &Trial, cards: &[&str], stop: &AtomicBool) -> Option<Move> {
+    /// Measures the rows again with a change, and returns the moved ones; `None` if no row moves, or if `stop` is set.
+    /// `cards` are the cards changed: machines with several cards are changed alike.
+    pub fn try_change(&self, trial: &Trial, cards: &[&str], stop: &AtomicBool) -> Option<Move> {
         let change = format!("{}={}", trial.key, trial.to);
         let touched = |probe: &Probe| cards.contains(&probe.card());
         let probes: BTreeSet<Probe> = self.probes(cards).into_iter().filter(touched).collect();

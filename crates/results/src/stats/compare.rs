@@ -175,7 +175,8 @@ struct Trimmed {
 }
 
 impl Trimmed {
-    /// `None` below two values.
+    /// That of the values' logarithms; the variance is from the values with the trimmed ones replaced by the nearest kept (Winsorized).
+    /// `None` if fewer than two values are kept.
     fn of_logarithms(values: &[f64]) -> Option<Self> {
         let mut logs: Vec<f64> = values.iter().map(|v| v.ln()).collect();
         sort(&mut logs);

@@ -78,17 +78,17 @@ pub fn compare_runs(old: &Run, new: &Run, options: &CompareOptions) -> Compariso
     let threshold = options.threshold;
     let (before, after) = (by_cell(old), by_cell(new));
     let both: BTreeSet<&Cell> = before.keys().filter(|c| after.contains_key(*c)).collect();
-    let mut p = Vec::new();
+    let mut p_values = Vec::new();
     let mut cells = Vec::new();
     for cell in both {
-        let (compared, beyond) = compare_cell(cell, before[cell], after[cell], threshold);
-        p.push(beyond);
+        let (compared, p_value) = compare_cell(cell, before[cell], after[cell], threshold);
+        p_values.push(p_value);
         cells.push(compared);
     }
     // Cells without a p value (one launch, virtual time) are not tests and do not count among them.
-    let tested: Vec<f64> = p.iter().copied().flatten().collect();
+    let tested: Vec<f64> = p_values.iter().copied().flatten().collect();
     let mut q = benjamini_hochberg(&tested).into_iter();
-    for (cell, p) in cells.iter_mut().zip(&p) {
+    for (cell, p) in cells.iter_mut().zip(&p_values) {
         cell.q = p.and_then(|_| q.next());
         demote(cell, options.false_discovery, tested.len());
     }
@@ -102,6 +102,7 @@ fn by_cell(run: &Run) -> BTreeMap<Cell, &Measurement> {
     run.results.iter().rev().map(|r| (r.cell(), r)).collect()
 }
 
+/// Compares one cell of two runs. Also returns the p value of a change beyond the threshold and the drift, if it was tested.
 fn compare_cell(
     cell: &Cell,
     old: &Measurement,

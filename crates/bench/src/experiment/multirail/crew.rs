@@ -106,6 +106,7 @@ impl Shared {
             if let Err(fault) = work() {
                 *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
             }
+            // In virtual time, the caller must not see the order as done before this thread's clock.
             if let Some(node) = host.node() {
                 node.sync();
             }

@@ -14,11 +14,12 @@ use crate::against::Against;
 use results::plain;
 
 /// Levels of the factor that selects the library.
-pub(super) const LIBRARIES: [&str; 2] = ["nicety", "other"];
+pub(super) const LIBRARIES: [&str; 2] = [OWN_LIBRARY, "other"];
+const OWN_LIBRARY: &str = "nicety";
 /// Time for a job to exit on its own after the last request.
 const END: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 /// Seconds after which a hung job ends if its benchmark was killed.
-const LONGEST_S: &str = "900";
+const JOB_TIMEOUT_S: &str = "900";
 /// Maximum bytes of a line of the program.
 const LINE_MAX: u64 = 4096;
 
@@ -43,16 +44,17 @@ impl Outside {
     ) -> Result<Self, Fault> {
         let cell = session.cell;
         let mut command = Command::new(&against.launcher);
-        command.args(["mpirun", "--timeout", LONGEST_S, "-n", &ranks.to_string()]);
-        if library == LIBRARIES[0] {
+        command.args(["mpirun", "--timeout", JOB_TIMEOUT_S, "-n", &ranks.to_string()]);
+        if library == OWN_LIBRARY {
             command.args(["--device", session.device.name()]);
         } else {
             command.arg("--library").arg(&against.other);
         }
         command.arg(&against.program);
         command.args([&cell.experiment, &cell.size.to_string(), &session.settings.window.to_string()]);
-        let no = |error| Fault::Machine(format!("{} cannot be started: {error}", against.launcher.display()));
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(no)?;
+        let spawn_error =
+            |error| Fault::Machine(format!("{} cannot be started: {error}", against.launcher.display()));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(spawn_error)?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let output = output.ok_or_else(|| Fault::Control("the job has no output".into()))?;
         let output = BufReader::new(output);

@@ -367,14 +367,24 @@ impl Engine {
     /// Reports a match to the sender, if it waits for that.
     pub(super) fn report_match(&mut self, from: u32, answer: Option<MatchReport>) {
         match answer {
-            Some(MatchReport::Peer(id)) => self.send_fin(from, id, true),
+            Some(MatchReport::Peer(id)) => self.send_fin(from, id),
             Some(MatchReport::Own(key)) => self.complete(key, Status::empty()),
             None => {}
         }
     }
 
-    pub(super) fn send_fin(&mut self, process: u32, id: u64, ok: bool) {
+    /// Reports to the sender that all data have been received, or that the receive is matched.
+    pub(super) fn send_fin(&mut self, process: u32, id: u64) {
+        self.send_fin_message(process, Message::Fin { id, ok: true });
+    }
+
+    /// Reports to the sender that the receive has failed.
+    pub(super) fn send_failed_fin(&mut self, process: u32, id: u64) {
+        self.send_fin_message(process, Message::Fin { id, ok: false });
+    }
+
+    fn send_fin_message(&mut self, process: u32, fin: Message) {
         // A lost peer needs no FIN.
-        drop(self.transport.send(process, Message::Fin { id, ok }, Payload::None, None));
+        drop(self.transport.send(process, fin, Payload::None, None));
     }
 }

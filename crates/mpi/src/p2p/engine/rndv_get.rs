@@ -65,13 +65,13 @@ impl Engine {
         let Some(receive) = operation.and_then(|operation| operation.receive(&envelope)) else { return };
         let (from, id) = (envelope.source, rts.id);
         if rts.at.length.min(receive.buffer.len()) == 0 && rts.frag_bytes == 0 {
-            self.send_fin(from, id, true);
+            self.send_fin(from, id);
             return self.complete(key, receive.status(&envelope, rts.at.length));
         }
         let here = self.fragments.attach_receive(from, id, key);
         if let Err(error) = self.start_transfer(key, receive, envelope, rts) {
             self.fragments.discard(from, id);
-            self.send_fin(from, id, false);
+            self.send_failed_fin(from, id);
             return self.complete(key, Status::failed(error));
         }
         if !here.is_empty()
@@ -191,7 +191,7 @@ impl Engine {
         }
         // A sender that wrote or sent all data needs no FIN.
         if !written && u64::from(rts.frag_bytes) < rts.at.length {
-            self.send_fin(from, rts.id, true);
+            self.send_fin(from, rts.id);
         }
         self.complete(key, status);
         self.start_shared_copies(from);

@@ -91,11 +91,11 @@ impl Engine {
         let begins = (0..at.length).step_by(WRITE_MAX as usize);
         writing.in_flight = at.length.div_ceil(WRITE_MAX) as u32;
         let writes = begins.map(|begin| {
-            let there = RemoteAddr { addr: at.addr + begin, rkey: at.rkey };
+            let target = RemoteAddr { addr: at.addr + begin, rkey: at.rkey };
             let step = (at.length - begin).min(WRITE_MAX);
             let op = match begin + step == at.length {
-                true => SendOp::WriteImm(there, place),
-                false => SendOp::Write(there),
+                true => SendOp::WriteImm(target, place),
+                false => SendOp::Write(target),
             };
             (op, registration.sge(from + begin, step as u32))
         });

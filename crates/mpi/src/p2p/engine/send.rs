@@ -36,6 +36,15 @@ impl Mode {
     }
 }
 
+/// How a send completes.
+#[derive(Clone, Copy, Default)]
+struct SendTraits {
+    /// It completes only when a receive has matched it.
+    awaits_fin: bool,
+    /// The program waits for it in a blocking call.
+    blocks: bool,
+}
+
 impl Engine {
     /// Starts a send.
     ///
@@ -96,7 +105,8 @@ impl Engine {
         if mode == Mode::Buffered {
             return self.send_buffered(to, match_key, buffer);
         }
-        self.dispatch(to, match_key, Cow::Borrowed(buffer), None, (mode == Mode::Synchronous, blocks))
+        let traits = SendTraits { awaits_fin: mode == Mode::Synchronous, blocks };
+        self.dispatch(to, match_key, Cow::Borrowed(buffer), None, traits)
     }
 
     /// Sends the program's data, or a copy of them, by the protocol from the endpoint's table.
@@ -106,7 +116,7 @@ impl Engine {
         match_key: MatchKey,
         buffer: Cow<'_, Buffer>,
         copy: Option<Vec<u8>>,
-        (awaits_fin, blocks): (bool, bool),
+        SendTraits { awaits_fin, blocks }: SendTraits,
     ) -> Result<Started> {
         if let Some(portals) = self.portals(match_key.context) {
             let copy = copy.map(|bytes| Buffer::from_bytes(&bytes)).transpose()?;
@@ -159,7 +169,7 @@ impl Engine {
         let copy = buffer.to_vec();
         self.host.charge_copy(buffer.len());
         if let Started::InProgress(key) =
-            self.dispatch(to, match_key, Cow::Borrowed(buffer), Some(copy), (false, false))?
+            self.dispatch(to, match_key, Cow::Borrowed(buffer), Some(copy), SendTraits::default())?
             && let Some(operation) = self.operations.get_mut(key)
         {
             (operation.is_detached, operation.buffered) = (true, Some(Box::new(share)));

@@ -1,7 +1,7 @@
 //! Values that the paper states rather than measures: the machine (sections 2 and 3), constants of its experiments,
 //! limits derived from the machine, and the next card, which it only discusses.
 
-use super::setups::SETUP;
+use super::setups::MT23108;
 use crate::claims::check::Check;
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
@@ -13,12 +13,12 @@ const UNUSED: &str = "nothing in the model depends on it";
 
 /// 10^6 bytes per second of the bus: width times clock.
 pub(super) fn bus_peak() -> Quantity {
-    SETUP.parameter(key::BUS_WIDTH) * SETUP.parameter(key::BUS_CLOCK)
+    MT23108.parameter(key::BUS_WIDTH) * MT23108.parameter(key::BUS_CLOCK)
 }
 
 /// Data rate of a port in one direction, in 10^6 bytes per second.
 pub(super) fn link_peak() -> Quantity {
-    SETUP.parameter(key::LINK_RATE)
+    MT23108.parameter(key::LINK_RATE)
 }
 
 /// Gb/s on the wire of a port in one direction: 10 bits for 8.
@@ -28,7 +28,7 @@ fn link_bits() -> Quantity {
 
 /// Sections 2.1 and 3.
 pub(super) fn hardware(table: &mut ClaimTable) {
-    let parameter = |key| SETUP.parameter(key);
+    let parameter = |key| MT23108.parameter(key);
     table.input(&["NM-002", "NM-023"], "bus.width_bytes, in bits", parameter(key::BUS_WIDTH) * 8.0);
     table.input(&["NM-003", "NM-024"], key::BUS_CLOCK, parameter(key::BUS_CLOCK));
     table.input(&["NM-004"], key::PORTS, parameter(key::PORTS));
@@ -46,13 +46,13 @@ pub(super) fn hardware(table: &mut ClaimTable) {
     table.input(&["NM-018"], "width times clock", bus_peak());
     table.method(&["NM-019"], "nodes of the longest chain and the largest hotspot", 8.0);
     table.unused(&["NM-020", "NM-021", "NM-022", "NM-025", "NM-026", "NM-027"], UNUSED);
-    table.none(&["NM-135", "NM-136"], VERSION);
+    table.not_modelled(&["NM-135", "NM-136"], VERSION);
     table.checks(
         &["NM-137"],
         "peak of nic-to-nic through one port reaches 90 % of the link's data rate",
-        [Check::below("MB/s", link_peak() * 0.9, SETUP.peak("write", NIC_NIC, 1), 0.0)],
+        [Check::below("MB/s", link_peak() * 0.9, MT23108.peak("write", NIC_NIC, 1), 0.0)],
     );
-    table.none(
+    table.not_modelled(
         &["NM-139"],
         "the model has the card's DMA, but no programmed access of the processor to NIC memory",
     );
@@ -60,7 +60,7 @@ pub(super) fn hardware(table: &mut ClaimTable) {
 
 /// The parameters of the experiments.
 pub(super) fn method(table: &mut ClaimTable) {
-    let window = f64::from(SETUP.tuning.window);
+    let window = f64::from(MT23108.tuning.window);
     table.method(&["NM-042"], "the window of all streams", window);
     table.method(&["NM-064"], "writes cross the bus of the target only", 1.0);
     table.method(&["NM-066"], "ports over which each message is split", 2.0);
@@ -91,14 +91,14 @@ pub(super) fn method(table: &mut ClaimTable) {
 pub(super) fn limits(table: &mut ClaimTable) {
     table.input(&["NM-059"], "bus: width times clock", bus_peak());
     table.input(&["NM-061", "NM-071"], "two links' worth of data", link_peak() * 2.0);
-    table.input(&["NM-062", "NM-084"], key::NIC_MEMORY, SETUP.parameter(key::NIC_MEMORY));
+    table.input(&["NM-062", "NM-084"], key::NIC_MEMORY, MT23108.parameter(key::NIC_MEMORY));
     table.input(&["NM-083"], "four links' worth of data", link_peak() * 4.0);
     table.method(&["NM-085", "NM-089"], "each of the two buses carries one direction", 2.0);
 }
 
 /// Section 5: the MT25208.
 pub(super) fn next_generation(table: &mut ClaimTable) {
-    table.none(
+    table.not_modelled(
         &["NM-129", "NM-130", "NM-131", "NM-132", "NM-133", "NM-134"],
         "the MT25208 is only discussed in the paper, never measured; it has no model",
     );

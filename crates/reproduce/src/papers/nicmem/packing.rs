@@ -1,6 +1,6 @@
 //! Data in pieces (section 4.2): time (Figure 10) and use of the processor (Figure 11) of three ways to send it.
 
-use super::setups::SETUP;
+use super::setups::MT23108;
 use crate::claims::check::Check;
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
@@ -12,11 +12,11 @@ use report::number::size;
 pub(crate) const BLOCKS: [u64; 4] = [8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
 fn pack_time(how: Pack, block: u64) -> Quantity {
-    SETUP.pack(how, "time", block)
+    MT23108.pack(how, "time", block)
 }
 
 fn cpu_use(how: Pack, block: u64) -> Quantity {
-    SETUP.pack(how, "cpu", block)
+    MT23108.pack(how, "cpu", block)
 }
 
 /// At every block size.
@@ -43,7 +43,7 @@ pub(super) fn time(table: &mut ClaimTable) {
         "rates at which the card copies host to NIC memory and at which memcpy does, within 15 %",
         BLOCKS.map(|block| {
             let what = format!("{}, MB/s", size(block));
-            Check::alike(what, SETUP.copy(HOST_NIC, block), SETUP.memcpy(block), 0.15)
+            Check::alike(what, MT23108.copy(HOST_NIC, block), MT23108.memcpy(block), 0.15)
         }),
     );
     let beats = |reuse| {
@@ -62,7 +62,7 @@ fn mean_time(how: Pack) -> Quantity {
 /// Which operations pay for registration.
 fn cost_models(table: &mut ClaimTable) {
     let block = 8 << 10;
-    let slow = SETUP.with(whatif::REGISTRATION_SLOWER);
+    let slow = MT23108.with(whatif::REGISTRATION_SLOWER);
     let ratio = |how| slow.pack(how, "time", block) / pack_time(how, block);
     let same = |how, what| Check::alike(what, ratio(how), 1.0.into(), 0.01);
     table.checks(

@@ -1,6 +1,6 @@
 //! Many nodes: the hotspot (section 3.5, Figure 9) and the forwarding chain (section 4.3, Figures 12 to 14).
 
-use super::setups::SETUP;
+use super::setups::MT23108;
 use crate::claims::check::Check;
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
@@ -19,7 +19,7 @@ pub(crate) const CHAIN_NODES: u32 = 8;
 /// Section 3.5: a hot spot.
 pub(super) fn hotspot(table: &mut ClaimTable) {
     let gain = |ends: Ends, base: Ends| {
-        let at = |ends, slaves| SETUP.hotspot("write", ends, slaves);
+        let at = |ends, slaves| MT23108.hotspot("write", ends, slaves);
         Quantity::mean(SLAVES.map(|slaves| at(ends, slaves).below(at(base, slaves))))
     };
     let how = "mean reduction of latency over 1 to 7 slaves";
@@ -30,7 +30,7 @@ pub(super) fn hotspot(table: &mut ClaimTable) {
 }
 
 fn time(via: &str, ports: u32, nodes: u32, bytes: u64) -> Quantity {
-    SETUP.chain(via, ports, nodes, bytes)
+    MT23108.chain(via, ports, nodes, bytes)
 }
 
 /// Section 4.3: a chain of nodes.
@@ -69,8 +69,8 @@ pub(super) fn chain(table: &mut ClaimTable) {
             Check::below("speed-up", speedup(1, 8, 1 << 20), speedup(2, 8, 1 << 20), 1.0 / 6.0),
             Check::below(
                 "bandwidth over host-to-host",
-                SETUP.peak("write", NIC_NIC, 1) / SETUP.peak("write", HOST_HOST, 1),
-                SETUP.peak("write", NIC_NIC, 2) / SETUP.peak("write", HOST_HOST, 2),
+                MT23108.peak("write", NIC_NIC, 1) / MT23108.peak("write", HOST_HOST, 1),
+                MT23108.peak("write", NIC_NIC, 2) / MT23108.peak("write", HOST_HOST, 2),
                 1.0 / 6.0,
             ),
         ],

@@ -1,7 +1,7 @@
 //! Bandwidth of streams: one way (section 3.2, Figure 5), both ways (3.3, Figure 6), over two ports (3.4, Figures 7, 8).
 
 use super::constants::{bus_peak, link_peak};
-use super::setups::{NIC_CASES, SETUP};
+use super::setups::{MT23108, NIC_CASES};
 use crate::claims::check::Check;
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
@@ -24,11 +24,11 @@ fn bidirectional(setup: Setup, ends: Ends, ports: u32) -> Quantity {
 }
 
 fn peak(ends: Ends, ports: u32) -> Quantity {
-    SETUP.peak("write", ends, ports)
+    MT23108.peak("write", ends, ports)
 }
 
 fn bipeak(ends: Ends, ports: u32) -> Quantity {
-    SETUP.bipeak("write", ends, ports)
+    MT23108.bipeak("write", ends, ports)
 }
 
 /// Section 3.2: streams one way.
@@ -39,7 +39,7 @@ pub(super) fn one_way(table: &mut ClaimTable) {
     table.number(&["NM-045"], how, peak(NIC_HOST, 1));
     table.number(&["NM-046"], how, peak(HOST_NIC, 1));
     let gain = |ends, size| {
-        SETUP.bandwidth("write", ends, 1, size).above(SETUP.bandwidth("write", HOST_HOST, 1, size))
+        MT23108.bandwidth("write", ends, 1, size).above(MT23108.bandwidth("write", HOST_HOST, 1, size))
     };
     let how = "least and greatest gain over host-to-host, 64 B to 1 MiB";
     table.range(&["NM-047"], how, SWEEP.map(|n| gain(NIC_NIC, n)));
@@ -47,7 +47,7 @@ pub(super) fn one_way(table: &mut ClaimTable) {
     let how = "least and greatest gain over host-to-host, 64 B to 1 KiB";
     table.range(&["NM-049"], how, SMALL.map(|n| gain(HOST_NIC, n)));
     let close = |size| {
-        let at = |ends| SETUP.bandwidth("write", ends, 1, size);
+        let at = |ends| MT23108.bandwidth("write", ends, 1, size);
         Check::alike("host-to-nic against host-to-host, MB/s", at(HOST_NIC), at(HOST_HOST), 0.03)
     };
     table.checks(
@@ -55,7 +55,7 @@ pub(super) fn one_way(table: &mut ClaimTable) {
         "host-to-nic is within 3 % of host-to-host from 64 KiB on",
         [64 << 10, 256 << 10, 1 << 20].map(close),
     );
-    let fast = SETUP.with(whatif::BUS_TWICE);
+    let fast = MT23108.with(whatif::BUS_TWICE);
     table.checks(
         &["NM-051"],
         "with a bus twice as fast host-to-host gains 5 % at least, nic-to-nic and nic-to-host at most 2 %",
@@ -63,13 +63,13 @@ pub(super) fn one_way(table: &mut ClaimTable) {
             raises(
                 "host-to-host, MB/s",
                 unidirectional(fast, HOST_HOST, 1),
-                unidirectional(SETUP, HOST_HOST, 1),
+                unidirectional(MT23108, HOST_HOST, 1),
             ),
-            leaves("nic-to-nic, MB/s", unidirectional(fast, NIC_NIC, 1), unidirectional(SETUP, NIC_NIC, 1)),
+            leaves("nic-to-nic, MB/s", unidirectional(fast, NIC_NIC, 1), unidirectional(MT23108, NIC_NIC, 1)),
             leaves(
                 "nic-to-host, MB/s",
                 unidirectional(fast, NIC_HOST, 1),
-                unidirectional(SETUP, NIC_HOST, 1),
+                unidirectional(MT23108, NIC_HOST, 1),
             ),
         ],
     );
@@ -78,8 +78,8 @@ pub(super) fn one_way(table: &mut ClaimTable) {
 
 /// Section 5 sums up the card's limits, section 4.1 where NIC memory avoids them.
 fn bottleneck(table: &mut ClaimTable) {
-    let change = |options| unidirectional(SETUP.with(options), HOST_HOST, 1);
-    let base = || unidirectional(SETUP, HOST_HOST, 1);
+    let change = |options| unidirectional(MT23108.with(options), HOST_HOST, 1);
+    let base = || unidirectional(MT23108, HOST_HOST, 1);
     table.checks(
         &["NM-128"],
         "host-to-host gains 5 % at least from a bus twice as fast, at most 2 % from link or NIC memory twice as fast",
@@ -113,19 +113,19 @@ pub(super) fn both_ways(table: &mut ClaimTable) {
         "peak both ways over peak one way, the least of the three cases with NIC memory",
         Quantity::least(NIC_CASES.map(|ends| bipeak(ends, 1) / peak(ends, 1))),
     );
-    let slow = SETUP.with(whatif::BUS_HALF);
+    let slow = MT23108.with(whatif::BUS_HALF);
     table.checks(
         &["NM-060"],
         "a bus half as fast leaves nic-to-nic within 2 %",
-        [leaves("MB/s", bidirectional(slow, NIC_NIC, 1), bidirectional(SETUP, NIC_NIC, 1))],
+        [leaves("MB/s", bidirectional(slow, NIC_NIC, 1), bidirectional(MT23108, NIC_NIC, 1))],
     );
-    let change = |options| bidirectional(SETUP.with(options), NIC_NIC, 1);
+    let change = |options| bidirectional(MT23108.with(options), NIC_NIC, 1);
     table.checks(
         &["NM-145"],
         "link and NIC memory twice as fast raise nic-to-nic by 5 % at least, a bus twice as fast by at most 2 %",
         [
-            raises("link and NIC memory, MB/s", change(whatif::LINK_AND_NIC_MEMORY_TWICE), bidirectional(SETUP, NIC_NIC, 1)),
-            leaves("bus, MB/s", change(whatif::BUS_TWICE), bidirectional(SETUP, NIC_NIC, 1)),
+            raises("link and NIC memory, MB/s", change(whatif::LINK_AND_NIC_MEMORY_TWICE), bidirectional(MT23108, NIC_NIC, 1)),
+            leaves("bus, MB/s", change(whatif::BUS_TWICE), bidirectional(MT23108, NIC_NIC, 1)),
         ],
     );
     table.checks(
@@ -147,13 +147,13 @@ pub(super) fn two_ports_one_way(table: &mut ClaimTable) {
     table.number(&["NM-068", "NM-075"], how, peak(NIC_NIC, 2));
     table.number(&["NM-069"], how, peak(NIC_HOST, 2));
     table.number(&["NM-070"], how, peak(HOST_NIC, 2));
-    let fast = SETUP.with(whatif::BUS_TWICE);
-    let link = SETUP.with(whatif::LINK_TWICE);
+    let fast = MT23108.with(whatif::BUS_TWICE);
+    let link = MT23108.with(whatif::LINK_TWICE);
     table.checks(
         &["NM-072"],
         "each gains 5 % at least from a bus twice as fast, at most 2 % from links twice as fast",
         [HOST_HOST, NIC_HOST, HOST_NIC].into_iter().flat_map(|ends| {
-            let (of, base) = (case(ends), || unidirectional(SETUP, ends, 2));
+            let (of, base) = (case(ends), || unidirectional(MT23108, ends, 2));
             [
                 raises(format!("{of}, bus, MB/s"), unidirectional(fast, ends, 2), base()),
                 leaves(format!("{of}, links, MB/s"), unidirectional(link, ends, 2), base()),
@@ -175,8 +175,8 @@ pub(super) fn two_ports_one_way(table: &mut ClaimTable) {
         "a bus half as fast leaves nic-to-nic within 2 %",
         [leaves(
             "MB/s",
-            unidirectional(SETUP.with(whatif::BUS_HALF), NIC_NIC, 2),
-            unidirectional(SETUP, NIC_NIC, 2),
+            unidirectional(MT23108.with(whatif::BUS_HALF), NIC_NIC, 2),
+            unidirectional(MT23108, NIC_NIC, 2),
         )],
     );
 }
@@ -188,8 +188,8 @@ pub(super) fn two_ports_both_ways(table: &mut ClaimTable) {
     table.number(&["NM-079"], how, bipeak(NIC_NIC, 2));
     table.number(&["NM-080"], how, bipeak(NIC_HOST, 2));
     table.number(&["NM-081"], how, bipeak(HOST_NIC, 2));
-    let change = |options, ends| bidirectional(SETUP.with(options), ends, 2);
-    let base = |ends| bidirectional(SETUP, ends, 2);
+    let change = |options, ends| bidirectional(MT23108.with(options), ends, 2);
+    let base = |ends| bidirectional(MT23108, ends, 2);
     let by_bus = |ends| {
         [
             raises("bus, MB/s", change(whatif::BUS_TWICE, ends), base(ends)),
@@ -201,7 +201,7 @@ pub(super) fn two_ports_both_ways(table: &mut ClaimTable) {
     table.checks(&["NM-086"], how, by_bus(NIC_HOST));
     let order = |what, a, b| Check::below(what, bipeak(a, 2), bipeak(b, 2), 0.0);
     table.checks(&["NM-087"], "peaks", [order("MB/s", NIC_NIC, NIC_HOST)]);
-    table.none(
+    table.not_modelled(
         &["NM-088"],
         "a suspicion that the paper's own one-port figure speaks against (N3): the same mix reaches 1859 MB/s there; \
          the model has no penalty for mixing reads and writes",

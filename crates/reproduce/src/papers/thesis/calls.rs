@@ -30,7 +30,7 @@ fn costs(table: &mut ClaimTable) {
             table.number(
                 rows,
                 format!("{experiment}, {key} {level}: time of the call"),
-                setup.call(experiment, key, level),
+                setup.call_time(experiment, key, level),
             );
         }
     }
@@ -46,9 +46,9 @@ fn costs(table: &mut ClaimTable) {
     ];
     for (rows, setup, [experiment, key, level]) in others {
         let how = format!("{experiment}, {key} {level}: time of the call");
-        table.number(rows, how, setup.call(experiment, key, level));
+        table.number(rows, how, setup.call_time(experiment, key, level));
     }
-    let memory = |setup: Setup| ["reg", "dereg"].map(|op| setup.call("reg", "op", op));
+    let memory = |setup: Setup| ["reg", "dereg"].map(|op| setup.call_time("reg", "op", op));
     let how = "registration and deregistration of 4 KiB";
     table.range(&["MT-077"], how, memory(VAPI));
     table.range(&["MT-078"], how, memory(IBAL));
@@ -66,14 +66,14 @@ fn call_claims(table: &mut ClaimTable) {
         &["MT-079"],
         "every post and poll takes longer under IBAL",
         each.map(|(e, k, v)| {
-            Check::below(format!("{e} {v}, us"), VAPI.call(e, k, v), IBAL.call(e, k, v), 0.0)
+            Check::below(format!("{e} {v}, us"), VAPI.call_time(e, k, v), IBAL.call_time(e, k, v), 0.0)
         }),
     );
     table.checks(
         &["MT-080"],
         "post and poll together are less than half of the latency of a small write",
         BOTH.map(|(name, setup)| {
-            let spent = setup.call("post", "op", "send") + setup.call("poll", "state", "full");
+            let spent = setup.call_time("post", "op", "send") + setup.call_time("poll", "state", "full");
             Check::below(format!("{name}, us"), spent, setup.latency("write", HOST_HOST, SMALL) * 0.5, 0.0)
         }),
     );
@@ -83,7 +83,12 @@ fn call_claims(table: &mut ClaimTable) {
         BOTH.into_iter().flat_map(|(name, setup)| {
             ["call", "destroy"].map(|step| {
                 let small = setup.latency("write", HOST_HOST, SMALL) * 10.0;
-                Check::below(format!("{name} {step}, us"), small, setup.call("connect", "step", step), 0.0)
+                Check::below(
+                    format!("{name} {step}, us"),
+                    small,
+                    setup.call_time("connect", "step", step),
+                    0.0,
+                )
             })
         }),
     );
@@ -91,7 +96,7 @@ fn call_claims(table: &mut ClaimTable) {
 
 /// Section 4.2: the other calls.
 fn others(table: &mut ClaimTable) {
-    let of = |setup: Setup, op| setup.call("reg", "op", op);
+    let of = |setup: Setup, op| setup.call_time("reg", "op", op);
     for (row, op) in [(&["MT-150"], "reg"), (&["MT-153"], "dereg")] {
         table.checks(
             row,
@@ -124,7 +129,7 @@ fn others(table: &mut ClaimTable) {
             row,
             "the call takes longer on InfiniBand than on Myrinet, and than on Quadrics",
             [("Myrinet", MYRINET), ("Quadrics", QUADRICS)].map(|(name, setup)| {
-                let call = |setup: Setup| setup.call(experiment, key, level);
+                let call = |setup: Setup| setup.call_time(experiment, key, level);
                 Check::below(format!("{name}, us"), call(setup), call(VAPI), 0.0)
             }),
         );

@@ -46,7 +46,7 @@ fn hardware(table: &mut ClaimTable) {
     table.input(&["MT-060"], key::BUS_CLOCK, QUADRICS.parameter(key::BUS_CLOCK));
     table.input(&["MT-176"], key::MERGED_SEND, MYRINET.parameter(key::MERGED_SEND));
     table.input(&["MT-200"], key::MERGED_WRITE, QUADRICS.parameter(key::MERGED_WRITE));
-    table.none(&["MT-225", "MT-226", "MT-227", "MT-228", "MT-229", "MT-230"], VERSION);
+    table.not_modelled(&["MT-225", "MT-226", "MT-227", "MT-228", "MT-229", "MT-230"], VERSION);
     table.unused(
         &["MT-136"],
         "a mistake in a driver, not a habit of the interface: under IBAL nothing below eight pieces is measured here",
@@ -90,11 +90,11 @@ fn buffers(table: &mut ClaimTable) {
 }
 
 fn remarks(table: &mut ClaimTable) {
-    table.none(
+    table.not_modelled(
         &["MT-233"],
         "a warning of cards that write out of order; the modelled ones write a message's last byte last",
     );
-    table.none(
+    table.not_modelled(
         &["MT-237", "MT-239"],
         "what might be, said before it is measured; the results are rows of their own",
     );
@@ -103,5 +103,8 @@ fn remarks(table: &mut ClaimTable) {
         "an interface without sends; those of its model stand for the queues which Elan has besides, and serve where an \
          experiment has no puts",
     );
-    table.none(&["MT-240"], "the device API has reliable connections only, so there is nothing to try");
+    table.not_modelled(
+        &["MT-240"],
+        "the device API has reliable connections only, so there is nothing to try",
+    );
 }

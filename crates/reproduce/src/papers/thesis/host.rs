@@ -49,7 +49,7 @@ fn overhead(table: &mut ClaimTable) {
             Check::below("Myrinet and Quadrics, us", small(MYRINET), small(QUADRICS), 0.0),
         ],
     );
-    table.none(
+    table.not_modelled(
         &["MT-194"],
         "a post takes the same time here whether data come within the descriptor or not; the thesis does not say how much \
          less it is",

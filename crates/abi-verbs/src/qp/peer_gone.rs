@@ -10,42 +10,45 @@ use crate::objects::{AsyncQpEvent, Cq, Qp};
 use crate::resources::event;
 use crate::slab::Held;
 
-/// The program learns of the failure: delivers what was withheld.
-pub(crate) fn learn(held: Held<Qp>) {
-    if held.device_qp().disconnect_hold.learn(&held.recv_cq.late) {
-        event::queue_qp_event(held.handle(), AsyncQpEvent::LastWqeReached);
+/// The program learns that the queue pair has failed: delivers the completions and the event that were withheld.
+pub(crate) fn deliver_withheld(qp: Held<Qp>) {
+    if qp.device_qp().disconnect_hold.end(&qp.recv_cq.delayed) {
+        event::queue_qp_event(qp.handle(), AsyncQpEvent::LastWqeReached);
     }
 }
 
 /// The queue pair has failed, and its receives from a shared queue have completed. Reports that, unless the event is withheld.
-pub(crate) fn drained(held: Held<Qp>) {
-    if held.device_qp().disconnect_hold.drained() {
-        event::queue_qp_event(held.handle(), AsyncQpEvent::LastWqeReached);
+pub(crate) fn report_drained(qp: Held<Qp>) {
+    if qp.device_qp().disconnect_hold.may_report_drained() {
+        event::queue_qp_event(qp.handle(), AsyncQpEvent::LastWqeReached);
     }
 }
 
 /// Moves the completions that are not withheld to the front; returns their number.
 #[cold]
 #[inline(never)]
-pub(crate) fn sift(cq: Held<Cq>, wcs: &mut [Wc]) -> usize {
-    let mut told = 0;
+pub(crate) fn remove_withheld(cq: Held<Cq>, wcs: &mut [Wc]) -> usize {
+    let mut kept = 0;
     for at in 0..wcs.len() {
         let wc = wcs[at];
-        if let Some(wc) = if wc.is_ok() { Some(wc) } else { failed(cq, wc) } {
-            wcs[told] = wc;
-            told += 1;
+        if let Some(wc) = if wc.is_ok() { Some(wc) } else { withhold_or_translate(cq, wc) } {
+            wcs[kept] = wc;
+            kept += 1;
         }
     }
-    told
+    kept
 }
 
+/// Decides what the program sees of a failed completion: `None` if it is withheld. A flushed send becomes a retry error if it is the
+/// first failure that the program sees of this queue pair: the device flushed it because the peer has gone, but over InfiniBand the
+/// request would fail for want of an acknowledgement.
 #[cold]
-fn failed(cq: Held<Cq>, wc: Wc) -> Option<Wc> {
+fn withhold_or_translate(cq: Held<Cq>, wc: Wc) -> Option<Wc> {
     let Ok(context) = cq.context.lookup() else { return Some(wc) };
     let objects = lock(&context.engine.objects);
     let Some(qp) = objects.qps.get(&wc.qp_num).and_then(|qp| qp.lookup().ok()) else { return Some(wc) };
     let disconnect_hold = &qp.device_qp().disconnect_hold;
-    if !disconnect_hold.is_unaware() {
+    if !disconnect_hold.hides_failure() {
         return Some(wc);
     }
     let is_flushed = wc.status == WcStatus::WrFlushErr;
@@ -53,6 +56,6 @@ fn failed(cq: Held<Cq>, wc: Wc) -> Option<Wc> {
         return disconnect_hold.withhold(wc);
     }
     let status = if is_flushed { WcStatus::RetryExcErr } else { wc.status };
-    learn(qp);
+    deliver_withheld(qp);
     Some(Wc { status, ..wc })
 }
