@@ -154,6 +154,10 @@ const BLOCK: usize = 96 << 10;
 #[cfg(target_env = "gnu")]
 const BLOCKS_MAX: usize = (64 << 20) / BLOCK;
 
+/// The number of blocks that seem to make the heap grow, after which its end is used up for certain.
+#[cfg(target_env = "gnu")]
+const GROWN_MAX: usize = 16;
+
 #[cfg(target_env = "gnu")]
 fn trim() {
     // SAFETY: it accesses free memory only, under the allocator's own locks. Test: `crowds` of the siege.
@@ -167,7 +171,7 @@ fn trim() {
 #[cfg(target_env = "gnu")]
 fn return_end() {
     let mut blocks = [std::ptr::null_mut::<libc::c_void>(); BLOCKS_MAX];
-    let mut count = 0;
+    let (mut count, mut grown) = (0, 0);
     // SAFETY: it reads the allocator's counters under its locks. Test: `end_of_a_thread_heap_is_returned_although_glibc_keeps_it`.
     let size_of_heaps = || unsafe { libc::mallinfo() }.arena;
     let mut size_before = size_of_heaps();
@@ -180,8 +184,11 @@ fn return_end() {
         count += 1;
         let size = size_of_heaps();
         if size != size_before && !is_resident(blocks[count - 1].wrapping_byte_add(BLOCK / 2)) {
-            // The end is used up, and the heap had to grow. If the block is resident, the heap of another thread changed.
-            break;
+            // The end is used up, and the heap had to grow; or the heap of another thread changed, and this block is not of the end.
+            grown += 1;
+            if grown == GROWN_MAX {
+                break;
+            }
         }
         size_before = size;
     }
