@@ -236,7 +236,7 @@ mod tests {
         for (text, why) in [
             ("", "conditions"),
             ("library,cell\n", "conditions"),
-            ("# here\nlibrary,cell,turn,ns\n", "no line"),
+            ("# here\nlibrary,cell,turn,ns\n", "no measurements"),
             ("# here\nlibrary,cell,turn,ns\nring,latency:4,1,0\n", "0 ns"),
             ("# here\nlibrary,cell,turn,ns\nlam,latency:4,1,5\n", "lam"),
             ("# here\nlibrary,cell,turn,ns\nring,latency:4,one,5\n", "one"),

@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(cpu_quota(&fake.system), Some(1.5));
         let check = count(&fake.system, &[0, 1]);
         assert_eq!(check.state, Severity::Warn);
-        assert!(check.found.contains("limited to the time of 1.5"), "{}", check.found);
+        assert!(check.found.contains("limited to the processor time of 1.5"), "{}", check.found);
     }
 
     #[test]

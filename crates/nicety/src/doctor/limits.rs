@@ -136,7 +136,7 @@ mod tests {
         assert_eq!((few.state, few.remedy.as_deref()), (Severity::Warn, Some("ulimit -n 4096")));
         let stuck = check_files(Some(32), Some(32));
         assert_eq!(stuck.state, Severity::Bad);
-        assert!(stuck.remedy.is_some_and(|r| r.contains("hard limit, which is 32")));
+        assert!(stuck.remedy.is_some_and(|r| r.contains("hard limit of 32")));
     }
 
     #[test]

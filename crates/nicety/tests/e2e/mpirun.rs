@@ -785,7 +785,7 @@ fn too_many_ranks_for_the_limits_are_refused() {
     let ended: Ended = limited.output().expect("sh").into();
     stage.is_empty();
     let line = remark(&ended, 1);
-    assert!(line.contains("40 ranks on one host need ") && line.contains("100 is the limit; "), "{line}");
+    assert!(line.contains("40 ranks on one host need ") && line.contains("but the limit is 100; "), "{line}");
 }
 
 /// Writes after the end of the rank that started it, when mpirun asks all remaining processes to end.
