@@ -91,7 +91,7 @@ pub(crate) fn option_help<C>(options: &[DeviceOption<C>]) -> Vec<(&'static str, 
 /// Sets the options of a name in a configuration.
 ///
 /// # Errors
-/// As [`set_one`].
+/// As [`set_option`].
 pub(crate) fn set_options<C>(name: &Name<'_>, options: &[DeviceOption<C>], config: &mut C) -> Result<()> {
     name.options.iter().try_for_each(|(key, value)| set_option(name.head, options, config, key, value))
 }
