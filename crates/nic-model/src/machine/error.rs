@@ -43,7 +43,7 @@ pub enum MachineErrorKind {
     #[error("'{0}' must be a section: write [{0}]")]
     NoSection(String),
     /// The key does not exist.
-    #[error("there is no key \"{section}.{name}\"; {hint}", hint = hint_of_key(section, name))]
+    #[error("there is no key '{section}.{name}'; {hint}", hint = hint_of_key(section, name))]
     Key {
         /// The section in which it was expected.
         section: String,
@@ -51,7 +51,7 @@ pub enum MachineErrorKind {
         name: String,
     },
     /// The key exists, in another unit.
-    #[error("\"{}.{name}\" has the wrong unit: write {}, in {}", key.section, key.name, key.unit())]
+    #[error("'{}.{name}' has the wrong unit: write {}, in {}", key.section, key.name, key.unit())]
     Unit {
         /// The name that was written.
         name: String,
@@ -62,7 +62,7 @@ pub enum MachineErrorKind {
     #[error("'{0}' lacks the component: write it as {hint}", hint = hint_of_component(.0))]
     NoComponent(String),
     /// The name or the description of the machine is missing.
-    #[error("'{0}' is missing: expected a line {0} = '...' at the top")]
+    #[error("'{0}' is missing: expected a line {0} = \"...\" at the top")]
     NoTitle(&'static str),
     /// A value that must be a non-empty text is not.
     #[error("{0} must be a non-empty string in quotes")]
