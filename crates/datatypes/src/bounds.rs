@@ -17,7 +17,8 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     /// The bounds without elements.
-    pub(crate) const EMPTY: Self = Self { size: 0, data: None, element_bounds: None, explicit_bounds: None, align: 1 };
+    pub(crate) const EMPTY: Self =
+        Self { size: 0, data: None, element_bounds: None, explicit_bounds: None, align: 1 };
 
     /// The bounds of contiguous data that begin at the origin.
     pub(crate) const fn new(size: i64, end: i64, align: i64) -> Self {
@@ -43,7 +44,11 @@ impl Bounds {
 
     /// These elements as a part of others, including their padding.
     pub(crate) fn as_part(self) -> Option<Self> {
-        let element_bounds = if self.element_bounds.is_some() && self.explicit_bounds.is_none() { self.bounds() } else { self.element_bounds };
+        let element_bounds = if self.element_bounds.is_some() && self.explicit_bounds.is_none() {
+            self.bounds()
+        } else {
+            self.element_bounds
+        };
         Some(Self { element_bounds, ..self })
     }
 
@@ -60,8 +65,15 @@ impl Bounds {
         }
         let last = self.shifted(stride.checked_mul(count - 1)?)?;
         let size = self.size.checked_mul(count)?;
-        let (data, element_bounds) = (union(self.data, last.data), union(self.element_bounds, last.element_bounds));
-        Some(Self { size, data, element_bounds, explicit_bounds: union(self.explicit_bounds, last.explicit_bounds), ..self })
+        let (data, element_bounds) =
+            (union(self.data, last.data), union(self.element_bounds, last.element_bounds));
+        Some(Self {
+            size,
+            data,
+            element_bounds,
+            explicit_bounds: union(self.explicit_bounds, last.explicit_bounds),
+            ..self
+        })
     }
 
     /// The union of both type maps; `None` if anything exceeds 64 bits.

@@ -31,7 +31,7 @@ const TICK: Duration = Duration::from_millis(100);
 const START: Duration = Duration::from_secs(30);
 /// For the client to end in order once it was asked to.
 const STOP: Duration = Duration::from_secs(5);
-/// The same where the time of the run is up, which may be short.
+/// For the client to end in order when the time of the run is up.
 const STOP_CUT: Duration = Duration::from_secs(1);
 /// For the client to say what it saw, once another process has died.
 const LAST_WORDS: Duration = Duration::from_secs(2);

@@ -379,8 +379,14 @@ mod tests {
     #[test]
     fn header_roundtrip_keeps_values() {
         for kind in [OpKind::EndEpoch, OpKind::Put, OpKind::LongPut, OpKind::Get] {
-            let header =
-                Header { kind, is_last: kind == OpKind::Get, tag: 77, offset: 1 << 40, length: 3, op_count: 9 };
+            let header = Header {
+                kind,
+                is_last: kind == OpKind::Get,
+                tag: 77,
+                offset: 1 << 40,
+                length: 3,
+                op_count: 9,
+            };
             assert_eq!(Header::parse(&header.bytes()), Some(header));
             assert_eq!(Header::parse(&header.bytes()[..HEADER - 1]), None);
         }

@@ -54,7 +54,7 @@ const ACK: u32 = 3;
 const SPARE: u32 = 8;
 /// Bytes of a burst and its messages at least and at most, if its length is not given.
 const BURST: (u64, u64, u64) = (16 << 20, 8, 2048);
-/// The same for short bursts. A burst takes milliseconds on a slow device, and a cell has at least eight in each launch.
+/// Bytes and messages of short bursts. A burst takes milliseconds on a slow device, and a cell has at least eight in each launch.
 const BURST_SHORT: (u64, u64, u64) = (4 << 20, 4, 512);
 /// Completions taken per poll.
 const REAP: usize = 16;
