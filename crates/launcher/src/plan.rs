@@ -71,7 +71,7 @@ impl Plan {
         }
         let hosts = match &options.hosts {
             Hosts::File(path) => hosts::read_file(path)?,
-            Hosts::Own => vec![Host { name: hosts::own_name(), slots: 1 }],
+            Hosts::Own => vec![Host { name: hosts::own_name(), ranks: 1 }],
             Hosts::Words(words) => hosts::parse_list(words)?,
         };
         let all = CommonSettings::new(options)?;
@@ -290,7 +290,7 @@ fn library(path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Merges entries of the same host into the first one and adds up their slots; all names of the local host count as one.
+/// Merges entries of the same host into the first one and adds up their ranks; all names of the local host count as one.
 fn merge_hosts(hosts: Vec<Host>) -> Vec<Host> {
     let (own, mut merged, mut known) = (hosts::own_name(), Vec::<Host>::new(), BTreeMap::new());
     for mut host in hosts {
@@ -299,7 +299,7 @@ fn merge_hosts(hosts: Vec<Host>) -> Vec<Host> {
         }
         let at = *known.entry(host.name.clone()).or_insert(merged.len());
         match merged.get_mut(at) {
-            Some(other) => other.slots = other.slots.saturating_add(host.slots),
+            Some(other) => other.ranks = other.ranks.saturating_add(host.ranks),
             None => merged.push(host),
         }
     }

@@ -80,14 +80,21 @@ fn count(peers: usize) -> String {
 
 /// `HOST:PORT` from `HOST[:PORT]`, also for IPv6 addresses with or without brackets.
 pub(super) fn with_port(peer: &str) -> Option<String> {
-    if let Ok(ip) = peer.trim_matches(['[', ']']).parse::<std::net::IpAddr>() {
+    if let Ok(ip) = inside_brackets(peer).unwrap_or(peer).parse::<std::net::IpAddr>() {
         return Some(std::net::SocketAddr::new(ip, DEFAULT_PORT).to_string());
     }
     let (host, port) = match peer.rsplit_once(':') {
         Some((host, port)) => (host, port.parse::<u16>().ok().filter(|p| *p > 0)?),
         None => (peer, DEFAULT_PORT),
     };
-    let plain = !host.is_empty() && !host.contains(char::is_whitespace);
-    let bracketed = host.starts_with('[') && host.ends_with(']');
-    (plain && (bracketed || !host.contains(':'))).then(|| format!("{host}:{port}"))
+    let is_host = match inside_brackets(host) {
+        Some(address) => address.contains(':') && !address.contains(['[', ']']),
+        None => !host.is_empty() && !host.contains([':', '[', ']']),
+    };
+    (is_host && !host.contains(char::is_whitespace)).then(|| format!("{host}:{port}"))
+}
+
+/// What stands between `[` and `]`, if those begin and end the text.
+fn inside_brackets(text: &str) -> Option<&str> {
+    text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'))
 }
