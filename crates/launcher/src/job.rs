@@ -147,7 +147,7 @@ impl Job {
             let crew = if plan.is_here(at) {
                 HostCrew::Local(Box::new(Crew::new()))
             } else {
-                let remote = Remote::start(&plan.reach, &host.name, &plan.version);
+                let remote = Remote::start(&plan.connector, &host.name, &plan.version);
                 HostCrew::Remote(Box::new(
                     remote.map_err(|why| Failure::run(format!("{}: {why}", host.name)))?,
                 ))

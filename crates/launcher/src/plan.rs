@@ -12,7 +12,7 @@ use super::message::{Binding, Library, ProcessSpec};
 use super::{program, topology};
 use crate::failure::Failure;
 use crate::install_paths;
-use crate::options::{Bind, Hosts, MapBy, MpiLibrary, Options, Program, Reach, Readers};
+use crate::options::{Bind, Connector, Hosts, MapBy, MpiLibrary, Options, Program, Readers};
 use crate::quote::shell_words;
 
 /// Selects the device of the MPI library.
@@ -50,7 +50,7 @@ pub struct Plan {
     /// Ranks write profiles of their calls.
     pub(super) has_profile: bool,
     /// How agents on other hosts are reached.
-    pub(super) reach: Reach,
+    pub(super) connector: Connector,
     /// The version of this program, for agents.
     pub(super) version: String,
 }
@@ -100,7 +100,7 @@ impl Plan {
                 || std::env::var_os(OVERSUBSCRIBE).is_some_and(|set| set == "1"),
             timeout: options.timeout,
             has_profile: options.has_profile,
-            reach: options.reach.clone(),
+            connector: options.connector.clone(),
             version: options.version.clone(),
         };
         plan.number_ranks();
@@ -193,7 +193,7 @@ impl Plan {
         }
         for (host, entry) in self.hosts.iter().enumerate() {
             if !self.is_here(host) {
-                let words = self.reach.command(&entry.name);
+                let words = self.connector.command(&entry.name);
                 text += &format!("{} is reached by: {}\n", entry.name, shell_words(&words));
             }
         }
