@@ -202,7 +202,7 @@ impl Portals {
     ) -> Option<(i32, usize)> {
         match self.try_receive_put(wanted, into.addr_len(), polls) {
             TryRecv::Put(bits, len) => Some((bits::tag(bits), len as usize)),
-            TryRecv::Nothing | TryRecv::Other => None,
+            TryRecv::Nothing | TryRecv::NotApplicable => None,
         }
     }
 
@@ -220,13 +220,15 @@ impl Portals {
                 ControlFlow::Break(Some(receive.status(&Envelope { source, match_key }, len)))
             }
             TryRecv::Nothing => ControlFlow::Continue(()),
-            TryRecv::Other => ControlFlow::Break(None),
+            TryRecv::NotApplicable => ControlFlow::Break(None),
         }
     }
 
     #[inline]
     fn try_receive_put(&self, wanted: &MatchCriteria, (addr, len): (u64, u64), polls: u32) -> TryRecv {
-        let Some((match_bits, ignore_bits)) = bits::receive_bits_of(wanted) else { return TryRecv::Other };
+        let Some((match_bits, ignore_bits)) = bits::receive_bits_of(wanted) else {
+            return TryRecv::NotApplicable;
+        };
         let source = source_of(wanted);
         let options = ONE_MESSAGE | EntryOptions::NO_TRUNCATE;
         let entry =
