@@ -69,8 +69,8 @@ impl Fabric {
     pub(super) fn profile(node: &Node) -> Option<Profile> {
         let all = fabrics(&node.timeline());
         let all = all.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = all.iter().filter_map(|fabric| fabric.lock().last(node.index()));
-        last.max_by_key(|timing| timing.at).map(Profile::from)
+        let timings = all.iter().filter_map(|fabric| fabric.lock().last_timing(node.index()));
+        timings.max_by_key(|timing| timing.at).map(Profile::from)
     }
 }
 
@@ -131,14 +131,16 @@ impl Cards {
         card.is_some_and(|card| card.programs.contains_key(&at.pid))
     }
 
+    /// How long the kernel of a node has spent in interrupts.
     fn interrupted(&self, node: usize) -> Span {
         let card = self.cards.get(node).and_then(Option::as_ref);
         card.map_or(Span::ZERO, |card| card.interrupted)
     }
 
-    fn last(&self, node: usize) -> Option<TransferTime> {
+    /// The timing of the last record that the host of a node could see.
+    fn last_timing(&self, node: usize) -> Option<TransferTime> {
         let card = self.cards.get(node)?.as_ref()?;
-        card.programs.values().filter_map(|program| program.last).max_by_key(|timing| timing.at)
+        card.programs.values().filter_map(|program| program.last_timing).max_by_key(|timing| timing.at)
     }
 
     /// Loads a firmware program.
@@ -155,8 +157,10 @@ impl Cards {
         }
         let (wakeup, effects) = (Arc::default(), HostWrites::default());
         let firmware = Some(firmware);
-        programs
-            .insert(pid, LoadedFirmware { domain, firmware, wakeup, effects, wants_turn: false, last: None });
+        programs.insert(
+            pid,
+            LoadedFirmware { domain, firmware, wakeup, effects, wants_turn: false, last_timing: None },
+        );
         Ok(at)
     }
 
@@ -507,10 +511,10 @@ impl Cards {
                     }
                 }
                 Step::Event { extents, record, ticket } => {
-                    let telling = if is_nic { Component::Notify } else { Component::Portals };
+                    let charged_to = if is_nic { Component::Notify } else { Component::Portals };
                     chain
                         .timing
-                        .advance_to(chain.timing.at + costs.running.record_cost(record.len()), telling);
+                        .advance_to(chain.timing.at + costs.running.record_cost(record.len()), charged_to);
                     let timing = chain.timing;
                     late.push((ticket, timing.at, HostWrite::Record { extents, record, timing }));
                 }
@@ -679,18 +683,19 @@ impl Cards {
         }
     }
 
+    /// A write to host memory becomes visible now: copies the data or the record, or wakes the waiter, and lets the node poll.
     fn on_visible(&mut self, now: Time, at: Address, effect: HostWrite) {
         match effect {
             HostWrite::Data { extents, total, data } => self.protection.scatter(&extents, 0, total, &data),
             HostWrite::Record { extents, record, mut timing } => {
                 self.protection.scatter(&extents, 0, record.len() as u64, &record);
-                let telling = match self.costs.place {
+                let charged_to = match self.costs.place {
                     MatchKind::Nic => Component::Notify,
                     MatchKind::Host => Component::Portals,
                 };
-                timing.advance_to(now, telling);
+                timing.advance_to(now, charged_to);
                 if let Some(loaded) = self.card(at.node).programs.get_mut(&at.pid) {
-                    loaded.last = Some(timing);
+                    loaded.last_timing = Some(timing);
                 }
             }
             HostWrite::Notify(wakeup) => wakeup.notify(),
