@@ -66,7 +66,7 @@ fn now() -> Time {
     PROCESS.get().map_or(Time::ZERO, |process| process.host().now())
 }
 
-/// Switches events on or off; returns whether that is a change.
+/// Makes tools receive events, or stops that; returns whether this changed anything.
 pub(crate) fn set_events_enabled(on: bool) -> bool {
     let before = if on {
         FLAGS.fetch_or(EVENTS, Ordering::Relaxed)
