@@ -39,6 +39,11 @@ pub(crate) struct Verdict {
     slack: f64,
 }
 
+/// Any difference suffices.
+pub(crate) const NO_MARGIN: f64 = 0.0;
+/// No deviation is tolerated.
+pub(crate) const NO_TOLERANCE: f64 = 0.0;
+
 impl Check {
     /// `a` is below `b` by a share of at least `margin`.
     pub(crate) fn below(what: impl Into<String>, a: Quantity, b: Quantity, margin: f64) -> Self {
