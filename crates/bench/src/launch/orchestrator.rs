@@ -10,7 +10,7 @@ use verbs::host::Time;
 use verbs::host::real::allowed_cores;
 
 use super::collect::{Collected, Start};
-use super::crew::{Heard, Worker, listen};
+use super::crew::{Worker, WorkerEvent, wait_for_event};
 use super::deadline::{Deadline, Pace};
 use super::job::{ClientJob, Job, News, Sampling};
 use super::journal::{Journal, Keeping};
@@ -35,7 +35,7 @@ const STOP: Duration = Duration::from_secs(5);
 const STOP_CUT: Duration = Duration::from_secs(1);
 /// For the client to say what it saw, once another process has died.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// For another process's end to be heard, once the client has failed.
+/// For another process's end to be reported, once the client has failed.
 const A_MOMENT: Duration = Duration::from_millis(300);
 /// Readings of a record that the displayed value is taken from.
 const SHOWN: usize = 64;
@@ -374,17 +374,17 @@ fn ended(others: &mut [Worker]) -> Option<String> {
     if others.is_empty() {
         return None;
     }
-    let (who, heard) = listen(others, A_MOMENT)?;
-    loss(others[who].name(), heard)
+    let (who, event) = wait_for_event(others, A_MOMENT)?;
+    loss(others[who].name(), event)
 }
 
 /// Why a process other than the client is lost, if what it did means that.
-fn loss(name: &str, heard: Heard) -> Option<String> {
-    match heard {
-        Heard::Ended(how) => Some(how),
-        Heard::News(News::Failed { why, .. }) => Some(format!("the {name} process says: {why}")),
+fn loss(name: &str, event: WorkerEvent) -> Option<String> {
+    match event {
+        WorkerEvent::Lost(how) => Some(how),
+        WorkerEvent::News(News::Failed { why, .. }) => Some(format!("the {name} process says: {why}")),
         // It ends before the client, which measures the noise after that: under load for seconds.
-        Heard::Left | Heard::News(_) => None,
+        WorkerEvent::Finished | WorkerEvent::News(_) => None,
     }
 }
 
@@ -506,12 +506,12 @@ impl Launch<'_, '_> {
     ) -> Result<(), BenchError> {
         let job = Job::Server { token: token.clone(), core };
         let mut worker = Worker::start(name, self.command, &job)?;
-        match listen(std::slice::from_mut(&mut worker), START) {
-            Some((_, Heard::News(News::Listening { addr }))) => connect.push(addr),
-            Some((_, Heard::News(News::Failed { why, .. }))) => {
+        match wait_for_event(std::slice::from_mut(&mut worker), START) {
+            Some((_, WorkerEvent::News(News::Listening { addr }))) => connect.push(addr),
+            Some((_, WorkerEvent::News(News::Failed { why, .. }))) => {
                 return Err(BenchError::new(format!("the {name} process says: {why}")));
             }
-            Some((_, Heard::Ended(how))) => return Err(BenchError::new(how)),
+            Some((_, WorkerEvent::Lost(how))) => return Err(BenchError::new(how)),
             _ => return Err(BenchError::new(format!("the {name} process does not start within 30 s"))),
         }
         crew.push(worker);
@@ -522,8 +522,8 @@ impl Launch<'_, '_> {
     fn watch(&mut self, crew: &mut [Worker], mut state: State) -> Result<Pace, BenchError> {
         let client = crew.len() - 1;
         loop {
-            match listen(crew, TICK) {
-                Some((who, Heard::News(news))) if who == client => {
+            match wait_for_event(crew, TICK) {
+                Some((who, WorkerEvent::News(news))) if who == client => {
                     state.silent_since = now();
                     if matches!(news, News::Failed { .. }) && state.lost.is_none() {
                         state.lost = ended(&mut crew[..client]).map(|how| (how, now()));
@@ -532,11 +532,11 @@ impl Launch<'_, '_> {
                         return Ok(state.pace);
                     }
                 }
-                Some((who, heard)) if who != client => {
-                    let Some(how) = loss(crew[who].name(), heard) else { continue };
+                Some((who, event)) if who != client => {
+                    let Some(how) = loss(crew[who].name(), event) else { continue };
                     state.lost.get_or_insert((how, now()));
                 }
-                Some((_, Heard::Ended(how))) => {
+                Some((_, WorkerEvent::Lost(how))) => {
                     let lost = state.lost.take().map(|(other, _)| format!(" (before that {other})"));
                     return Err(self.broken(&state, &format!("{how}{}", lost.unwrap_or_default())));
                 }
@@ -737,14 +737,14 @@ mod tests {
     }
 
     #[test]
-    fn server_that_has_left_is_not_lost() {
-        assert_eq!(loss("server", Heard::Left), None);
-        assert_eq!(loss("server", Heard::News(News::Done { noise: None })), None);
+    fn server_that_has_finished_is_not_lost() {
+        assert_eq!(loss("server", WorkerEvent::Finished), None);
+        assert_eq!(loss("server", WorkerEvent::News(News::Done { noise: None })), None);
         let ended = "the server process ended early".to_owned();
-        assert_eq!(loss("server", Heard::Ended(ended.clone())), Some(ended));
+        assert_eq!(loss("server", WorkerEvent::Lost(ended.clone())), Some(ended));
         let failed = News::Failed { why: "no device".to_owned(), index: None, corrupt: false };
         assert_eq!(
-            loss("server", Heard::News(failed)),
+            loss("server", WorkerEvent::News(failed)),
             Some("the server process says: no device".to_owned())
         );
     }
