@@ -72,7 +72,7 @@ fn known(cell: &Cell) -> Result<&'static dyn Experiment, Fault> {
 pub(super) fn plan(seed: u64) -> Plan {
     Plan {
         // Whatever spread there is belongs to the model: it is no lack of samples.
-        target: 1.0,
+        half_width_target: 1.0,
         samples_min: SAMPLES,
         samples_max: SAMPLES,
         time_min_ns: 0.0,

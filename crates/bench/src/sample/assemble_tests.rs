@@ -15,10 +15,16 @@ fn head(unit: &str) -> CellHead {
     }
 }
 
-fn launches(count: u64, op_ns: f64, keep: usize) -> Vec<Sampled> {
+fn launches(count: u64, op_ns: f64, kept_max: usize) -> Vec<Sampled> {
     let clock = Calibration { kind: ClockKind::Tsc, overhead_ns: 2.0, resolution_ns: 0.5 };
-    let plan =
-        Plan { clock, target: 1e-9, samples_max: 3000, time_max_ns: f64::INFINITY, keep, ..Plan::default() };
+    let plan = Plan {
+        clock,
+        half_width_target: 1e-9,
+        samples_max: 3000,
+        time_max_ns: f64::INFINITY,
+        samples_kept_max: kept_max,
+        ..Plan::default()
+    };
     let one = |seed| {
         let (mut rng, mut sampler) = (Rng::new(seed), Sampler::new(plan));
         drive(&mut sampler, |batch| op_ns * batch as f64 * rng.log_normal(0.1)).expect("durations");
