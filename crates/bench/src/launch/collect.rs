@@ -10,7 +10,7 @@ use crate::experiment::{Cell, Metric, find};
 use crate::floor::{FLOOR, Floors};
 use crate::machine;
 use crate::plan::{CheckedPlan, Chosen};
-use crate::sample::{CellHead, Detail, FloorOf, Sampled, aa_noise, measurement};
+use crate::sample::{CellFloor, CellHead, Detail, Sampled, aa_noise, measurement};
 use results::schema::{
     ClockInfo, ClockKind, DeviceInfo, Environment, Measurement, Missing, NoiseSummary, Origin, Parameter,
     PeerInfo, RailRates, Run, Warning,
@@ -336,7 +336,8 @@ impl<'a> Collected<'a> {
             metric: metric.name.to_owned(),
             unit: metric.unit.to_owned(),
         };
-        let floor: Option<FloorOf> = floors.of(fabric::baseline(self.device_of(index)), cell, &metric);
+        let floor: Option<CellFloor> =
+            floors.floor_of_cell(fabric::baseline(self.device_of(index)), cell, &metric);
         let detail = Detail { samples: self.keep, ..Detail::default() };
         let map = |ns: f64| metric.value(ns * 1e3, messages, cell.size);
         let mut result = measurement(head, launches, map, floor, &detail)?;

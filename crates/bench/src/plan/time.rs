@@ -47,11 +47,11 @@ impl Time {
         let budget = plan.values.real("budget");
         let (mut whole, mut quiet, mut least, mut starts) = (0.0, 0.0, 0.0, 0.0);
         for device in plan.devices.iter().filter(|device| !device.is_virtual) {
-            let kind = fabric::baseline(&device.name);
-            starts += launch_seconds(kind);
+            let baseline = fabric::baseline(&device.name);
+            starts += launch_seconds(baseline);
             for cell in device.cells.clone().filter(|i| !plan.unfit.contains_key(i)).map(|i| &plan.cells[i]) {
                 let Some(experiment) = find(&cell.experiment) else { continue };
-                let cell = cell_seconds(experiment, cell, kind, plan);
+                let cell = cell_seconds(experiment, cell, baseline, plan);
                 least += cell.least;
                 quiet += cell.quiet;
                 whole += cell.whole;
@@ -113,11 +113,16 @@ struct CellSeconds {
     whole: f64,
 }
 
-fn cell_seconds(experiment: &dyn Experiment, cell: &Cell, kind: Baseline, plan: &CheckedPlan) -> CellSeconds {
+fn cell_seconds(
+    experiment: &dyn Experiment,
+    cell: &Cell,
+    baseline: Baseline,
+    plan: &CheckedPlan,
+) -> CellSeconds {
     let sampling = experiment.sampling(&cell.variant);
     let base = plan.sampling(0, plan.real_cells(), Calibration::default());
-    let operation = operation_seconds(experiment, cell, kind, &plan.settings());
-    let setup = setup_seconds(kind);
+    let operation = operation_seconds(experiment, cell, baseline, &plan.settings());
+    let setup = setup_seconds(baseline);
     let [soonest, share] = [base.time_min_ns, base.time_max_ns].map(|ns| ns / 1e9);
     let most = sampling.samples.unwrap_or(base.samples_max).min(base.samples_max) as f64;
     let fewest = (sampling.samples.unwrap_or(base.samples_min) as f64).min(most);
@@ -146,16 +151,16 @@ fn cell_seconds(experiment: &dyn Experiment, cell: &Cell, kind: Baseline, plan: 
 }
 
 /// Starting the processes of a launch, calibrating, measuring the noise twice, opening the device.
-pub(crate) fn launch_seconds(kind: Baseline) -> f64 {
-    match kind {
+pub(crate) fn launch_seconds(baseline: Baseline) -> f64 {
+    match baseline {
         Baseline::Sockets => 0.2,
         Baseline::Memory | Baseline::None => 0.15,
     }
 }
 
 /// Connecting for a cell, announcing its rounds, comparing its contents.
-pub(crate) fn setup_seconds(kind: Baseline) -> f64 {
-    match kind {
+pub(crate) fn setup_seconds(baseline: Baseline) -> f64 {
+    match baseline {
         Baseline::Sockets => 0.008,
         Baseline::Memory | Baseline::None => 0.006,
     }
@@ -165,12 +170,12 @@ pub(crate) fn setup_seconds(kind: Baseline) -> f64 {
 pub(crate) fn operation_seconds(
     experiment: &dyn Experiment,
     cell: &Cell,
-    kind: Baseline,
+    baseline: Baseline,
     settings: &Settings,
 ) -> f64 {
     let is_stream = experiment.metric(&cell.variant).unit == "MB/s";
     // A message of a stream does not wait for an answer.
-    let (message, byte) = match kind {
+    let (message, byte) = match baseline {
         Baseline::Sockets if is_stream => (1e-6, 0.5e-9),
         Baseline::Sockets => (12e-6, 0.8e-9),
         Baseline::Memory | Baseline::None => (0.5e-6, 0.2e-9),

@@ -38,7 +38,7 @@ fn microseconds(ns: f64) -> f64 {
 }
 
 fn assemble(sampled: &[Sampled]) -> Measurement {
-    let floor = FloorOf { value: 0.5, what: "half round trip".into() };
+    let floor = CellFloor { value: 0.5, what: "half round trip".into() };
     measurement(head("us"), sampled, microseconds, Some(floor), &Detail::default()).expect("launches")
 }
 
@@ -127,7 +127,7 @@ fn times_of_zero_leave_no_infinite_numbers() {
         [sampler.finish().expect("samples")]
     };
     let rate = |ns: f64| 1e9 / ns;
-    let floor = FloorOf { value: 0.0, what: "nothing".into() };
+    let floor = CellFloor { value: 0.0, what: "nothing".into() };
     let some = measurement(head("1/s"), &sampled(10), rate, Some(floor), &Detail::default()).expect("launch");
     assert!(some.max.is_none() && some.mean.is_some() && some.floor.is_none());
     assert!(Run { results: vec![some], ..Run::default() }.to_json().is_ok());

@@ -71,6 +71,11 @@ pub enum Scale {
     Plain,
 }
 
+impl Scale {
+    /// Seconds per operation.
+    pub const SECONDS: Self = Self::Time(1e6);
+}
+
 /// The metric of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric {
