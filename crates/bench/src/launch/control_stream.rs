@@ -110,7 +110,7 @@ impl ControlStream {
         let mut last = "it has no address".to_owned();
         for addr in addrs {
             match call(addr, token, patience) {
-                Ok(Ok(way)) => return Ok(Self { name: Some(to.to_owned()), ..way }),
+                Ok(Ok(control_stream)) => return Ok(Self { name: Some(to.to_owned()), ..control_stream }),
                 Ok(Err(why)) => return Err(lost(to, &why)),
                 Err(e) => last = e.to_string(),
             }
@@ -126,7 +126,7 @@ impl ControlStream {
         let ours = Hello::own(token)?;
         wire::write(stream.get_mut(), &ours)?;
         let theirs = Hello::read(&mut stream)?;
-        let mut way = Self {
+        let mut control_stream = Self {
             stream,
             patience: HELLO_PATIENCE,
             local,
@@ -136,16 +136,20 @@ impl ControlStream {
             about: PeerInfo::default(),
             pulse: None,
         };
-        let (client, server) = if me == Party::Client { (&ours, &way.theirs) } else { (&way.theirs, &ours) };
-        let Some(lock) = Lock::new(token, client, server, me)? else { return Ok(way) };
-        if me == Party::Client {
-            way.write(&lock.proof(Party::Client))?;
-            lock.check(way.read()?, Party::Server)?;
+        let (client, server) = if me == Party::Client {
+            (&ours, &control_stream.theirs)
         } else {
-            lock.check(way.read()?, Party::Client)?;
-            way.write(&lock.proof(Party::Server))?;
+            (&control_stream.theirs, &ours)
+        };
+        let Some(lock) = Lock::new(token, client, server, me)? else { return Ok(control_stream) };
+        if me == Party::Client {
+            control_stream.write(&lock.proof(Party::Client))?;
+            lock.check(control_stream.read()?, Party::Server)?;
+        } else {
+            lock.check(control_stream.read()?, Party::Client)?;
+            control_stream.write(&lock.proof(Party::Server))?;
         }
-        Ok(way)
+        Ok(control_stream)
     }
 
     /// Continues with a client whose set-up has been read. What this side does is reported on `pulse`, if there is one.
@@ -194,7 +198,7 @@ impl ControlStream {
         lost(&self.called(), why)
     }
 
-    /// How long [`Control::hear`] waits.
+    /// How long [`Control::receive`] waits.
     pub(super) fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
@@ -252,11 +256,11 @@ fn lost(peer: &str, why: &WireError) -> Fault {
 }
 
 impl Control for ControlStream {
-    fn tell(&mut self, word: &Word) -> Result<(), Fault> {
+    fn send(&mut self, word: &Word) -> Result<(), Fault> {
         self.write(&Frame::Word { word: word.clone() }).map_err(|e| self.lost(&e))
     }
 
-    fn hear(&mut self) -> Result<Word, Fault> {
+    fn receive(&mut self) -> Result<Word, Fault> {
         match self.read().map_err(|e| self.lost(&e))? {
             Frame::Word { word } => Ok(word),
             Frame::Refused { why } => Err(Fault::Peer(why)),

@@ -559,7 +559,7 @@ impl Launch<'_, '_> {
                 return Err(self.broken(&state, how));
             }
             if since(state.silent_since) > self.longest_silence() {
-                return Err(self.broken(&state, "the client process says nothing any more"));
+                return Err(self.broken(&state, "the client process sends nothing any more"));
             }
         }
     }
@@ -595,7 +595,7 @@ impl Launch<'_, '_> {
             }
             News::Cell { index } => {
                 (state.current, state.cell_began) = (Some(index), now());
-                self.tell(index, CellState::Began);
+                self.report_cell(index, CellState::Began);
             }
             News::Moved { index, interval } => {
                 if let Some(cell) = self.plan.cells.get(index) {
@@ -613,12 +613,12 @@ impl Launch<'_, '_> {
                 let sample = Sample { clock: state.clock, sampling: state.sampling, record, switches };
                 self.all.measured(index, self.number, sample);
                 if let Some((value, unit)) = shown {
-                    self.tell(index, CellState::Measured { value, unit });
+                    self.report_cell(index, CellState::Measured { value, unit });
                 }
                 state.has_ended(index);
             }
             News::Skipped { index, why, never } => {
-                self.tell(index, CellState::Skipped { why: &why });
+                self.report_cell(index, CellState::Skipped { why: &why });
                 let others = if never && self.never.insert(index) {
                     self.plan.launches() - self.number - 1
                 } else {
@@ -642,7 +642,8 @@ impl Launch<'_, '_> {
         Ok(false)
     }
 
-    fn tell(&mut self, index: usize, state: CellState<'_>) {
+    /// Reports the progress of a cell to the user.
+    fn report_cell(&mut self, index: usize, state: CellState<'_>) {
         if let Some(cell) = self.plan.cells.get(index) {
             let (launch, launches) = (self.number + 1, self.plan.launches());
             let (done, device) = (self.all.count(), named(self.plan, self.device));

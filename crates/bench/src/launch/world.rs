@@ -146,22 +146,23 @@ struct Stage {
 }
 
 impl Stage {
+    /// The client's side of the cell, which leads all ranks: the record, and the device's notes.
     fn client(&self, nodes: &[Node], boxes: &[[Arc<Letters>; 2]]) -> Result<(Record, Vec<String>), Fault> {
         let host = nodes[0].host();
         let device = fabric::open(&self.device, &host);
-        let mut ways: Vec<Letterbox> = boxes
+        let mut letterboxes: Vec<Letterbox> = boxes
             .iter()
             .zip(&nodes[1..])
-            .map(|([to, from], peer)| self.way(&nodes[0], peer, (from, to), device.as_ref().ok()))
+            .map(|([to, from], peer)| self.letterbox(&nodes[0], peer, (from, to), device.as_ref().ok()))
             .collect();
         let result = device.map_err(Fault::from).and_then(|device| {
-            let ways = ways.iter_mut().map(|w| w as &mut dyn Control).collect();
-            let mut session = self.session(&host, &device, 0, ways);
+            let controls = letterboxes.iter_mut().map(|letterbox| letterbox as &mut dyn Control).collect();
+            let mut session = self.session(&host, &device, 0, controls);
             let record = client_cell(&mut session, plan(self.settings.seed), &mut || false)?;
             Ok((record, device.attr().notes.clone()))
         });
-        for way in &mut ways {
-            way.tell(&Word::Bye)?;
+        for letterbox in &mut letterboxes {
+            letterbox.send(&Word::Bye)?;
         }
         result
     }
@@ -171,22 +172,23 @@ impl Stage {
         let host = own.host();
         let [from, to] = &boxes;
         let device = fabric::open(&self.device, &host);
-        let mut way = self.way(own, client, (from, to), device.as_ref().ok());
-        let Ok(Word::Begin { cell, rank }) = way.hear() else { return };
+        let mut letterbox = self.letterbox(own, client, (from, to), device.as_ref().ok());
+        let Ok(Word::Begin { cell, rank }) = letterbox.receive() else { return };
         match device {
             Ok(device) => {
                 let stage = Self { cell, ..self.clone() };
-                let mut session = stage.session(&host, &device, rank, vec![&mut way]);
+                let mut session = stage.session(&host, &device, rank, vec![&mut letterbox]);
                 // The client learns of the error, unless the client itself is lost.
                 let _ = serve_cell(&mut session);
             }
             Err(why) => {
-                let _ = way.tell(&Word::Failed { why: why.to_string(), local: true });
+                let _ = letterbox.send(&Word::Failed { why: why.to_string(), local: true });
             }
         }
     }
 
-    fn way(
+    /// The control connection of a rank to a peer.
+    fn letterbox(
         &self,
         own: &Node,
         peer: &Node,
@@ -206,12 +208,13 @@ impl Stage {
         }
     }
 
+    /// The session of a rank.
     fn session<'a>(
         &'a self,
         host: &'a Host,
         device: &'a Device,
         rank: u32,
-        ways: Vec<&'a mut dyn Control>,
+        controls: Vec<&'a mut dyn Control>,
     ) -> Session<'a> {
         let (cell, settings) = (&self.cell, &self.settings);
         Session {
@@ -219,7 +222,7 @@ impl Stage {
             device,
             rails: &self.rails,
             rank,
-            ways,
+            controls,
             cell,
             settings,
             against: None,
@@ -246,14 +249,14 @@ struct Letterbox {
 }
 
 impl Control for Letterbox {
-    fn tell(&mut self, word: &Word) -> Result<(), Fault> {
+    fn send(&mut self, word: &Word) -> Result<(), Fault> {
         let letter = (self.host.now(), word.clone());
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner).push_back(letter);
         self.peer.signal();
         Ok(())
     }
 
-    fn hear(&mut self) -> Result<Word, Fault> {
+    fn receive(&mut self) -> Result<Word, Fault> {
         let look = || {
             self.own.sync();
             let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
@@ -263,7 +266,7 @@ impl Control for Letterbox {
         let deadline = self.host.after(self.patience);
         self.host
             .wait("the control connection", &EventCount::new(), deadline, look)
-            .ok_or_else(|| Fault::Control("the other side says nothing".into()))
+            .ok_or_else(|| Fault::Control("the other side sends nothing".into()))
     }
 
     fn local_ip(&self) -> IpAddr {

@@ -42,15 +42,15 @@ fn connections(session: &mut Session<'_>, buffers: &[usize]) -> Result<Vec<Tcp>,
         let addr = session.listen_addr(0)?;
         let listener = TcpListener::bind(addr).map_err(machine(NO))?;
         let nonces = nonces().map_err(machine(NO))?;
-        session.tell(&(listener.local_addr().map_err(machine(NO))?, nonces))?;
+        session.send_info(&(listener.local_addr().map_err(machine(NO))?, nonces))?;
         let deadline = session.deadline();
         let give_up = || deadline.is_some_and(|d| session.host.now() > d);
         let accept = |len: &usize| Tcp::accept(&listener, &nonces, *len, &give_up).map_err(machine(NO));
         return buffers.iter().map(accept).collect();
     }
-    let (mut addr, nonces): (SocketAddr, Nonces) = session.hear()?;
+    let (mut addr, nonces): (SocketAddr, Nonces) = session.receive_info()?;
     if addr.ip().is_unspecified() {
-        addr.set_ip(session.way(1)?.peer_ip());
+        addr.set_ip(session.control(1)?.peer_ip());
     }
     let own = session.device.attr().port_addrs.first().copied();
     let connect = |len: &usize| Tcp::connect(addr, own, &nonces, *len).map_err(machine(NO));
@@ -277,10 +277,10 @@ impl Side for Streams {
         // One side chooses for both.
         let chosen = self.ways.iter().position(|way| *way == best.1).unwrap_or(0);
         let chosen = if self.client {
-            session.tell(&chosen)?;
+            session.send_info(&chosen)?;
             chosen
         } else {
-            session.hear::<usize>()?
+            session.receive_info::<usize>()?
         };
         let way = *self.ways.get(chosen).ok_or_else(|| Fault::Control("no such way to stream".into()))?;
         self.choose(way)

@@ -54,7 +54,7 @@ impl Hub {
     }
 
     /// Sends an empty message.
-    pub(crate) fn tell(&self, link: usize) -> Result<(), Fault> {
+    pub(crate) fn send_empty(&self, link: usize) -> Result<(), Fault> {
         self.post(link, SendOp::Send, &[])
     }
 
@@ -81,12 +81,12 @@ impl Hub {
         for _ in 0..TRIALS {
             let (began, deadline) = (session.host.now(), session.deadline());
             if first {
-                self.tell(link)?;
+                self.send_empty(link)?;
                 self.take(deadline)?;
                 round_trips.push(session.host.now() - began);
             } else {
                 self.take(deadline)?;
-                self.tell(link)?;
+                self.send_empty(link)?;
             }
             self.renew(link)?;
             self.done(1, deadline)?;

@@ -210,7 +210,7 @@ impl Node {
         hub.take(deadline)?;
         let took = host.now() - began;
         hub.renew(answer)?;
-        hub.tell(self.next)?;
+        hub.send_empty(self.next)?;
         hub.renew(hub.take(deadline)?)?;
         hub.done(self.ports + 1, deadline)?;
         Ok(took)
@@ -226,17 +226,17 @@ impl Node {
         self.take(1, deadline)?;
         // Before the next operation can begin.
         self.renew()?;
-        self.hub.tell(self.next)?;
+        self.hub.send_empty(self.next)?;
         self.hub.done(1, deadline)
     }
 
     fn receive(&self, deadline: Option<Time>) -> Result<(), Fault> {
         let answer = self.ports;
         self.take(self.ports, deadline)?;
-        self.hub.tell(answer)?;
+        self.hub.send_empty(answer)?;
         self.take(1, deadline)?;
         self.renew()?;
-        self.hub.tell(answer)?;
+        self.hub.send_empty(answer)?;
         self.hub.done(2, deadline)
     }
 

@@ -203,7 +203,7 @@ impl Spot {
         for _ in 0..count {
             let began = host.now();
             if self.op == Op::SendReceive {
-                (0..self.slaves).try_for_each(|slave| hub.tell(slave))?;
+                (0..self.slaves).try_for_each(|slave| hub.send_empty(slave))?;
                 let mut last = None;
                 for _ in 0..self.slaves {
                     // Renewed while the others' are awaited: that is part of serving many.
@@ -226,7 +226,7 @@ impl Spot {
             let last = hub.take(deadline)?;
             spent += host.now() - began;
             hub.renew(last)?;
-            (0..others).try_for_each(|slave| hub.tell(slave))?;
+            (0..others).try_for_each(|slave| hub.send_empty(slave))?;
             for _ in 0..others {
                 hub.renew(hub.take(deadline)?)?;
             }
@@ -246,7 +246,7 @@ impl Spot {
         for _ in 0..if self.is_last() { 1 } else { 2 } {
             self.hub.take(deadline)?;
         }
-        self.hub.tell(0)?;
+        self.hub.send_empty(0)?;
         for _ in 0..if self.is_last() { 1 } else { 2 } {
             self.hub.renew(0)?;
         }
