@@ -65,10 +65,12 @@ impl Transport {
         }
     }
 
+    /// The processor that receives; the one that sends if the card has only one.
     fn receiver(&mut self) -> &mut Server {
         if self.one_processor { &mut self.sending } else { &mut self.receiving }
     }
 
+    /// The time of a translation, for a packet that names memory.
     fn address(&self, packet: PacketWork) -> Span {
         if packet.names_memory { self.address } else { Span::ZERO }
     }

@@ -32,6 +32,7 @@ pub(super) struct Fabric {
 #[derive(Default)]
 struct Fabrics(Mutex<Vec<Arc<Fabric>>>);
 
+/// The fabrics of the world with this timeline.
 fn fabrics(timeline: &Timeline) -> Arc<Fabrics> {
     timeline.shared_object("SeaStar", || Arc::new(Fabrics::default()))
 }
@@ -53,6 +54,7 @@ impl Fabric {
         fabric
     }
 
+    /// Locks the state of all cards.
     pub(super) fn lock(&self) -> MutexGuard<'_, Cards> {
         self.cards.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,10 +124,12 @@ impl Cards {
         Ok(())
     }
 
+    /// The card of a node, which has one.
     fn card(&mut self, node: usize) -> &mut Card {
         self.cards[node].as_mut().expect("events are of nodes with a card")
     }
 
+    /// Whether a program is loaded at an address.
     fn has(&self, at: Address) -> bool {
         let card = self.cards.get(at.node).and_then(Option::as_ref);
         card.is_some_and(|card| card.programs.contains_key(&at.pid))
@@ -164,6 +168,7 @@ impl Cards {
         Ok(at)
     }
 
+    /// What wakes a thread that waits for a program.
     pub(super) fn wakeup(&mut self, at: Address) -> Arc<host::EventCount> {
         self.card(at.node).programs[&at.pid].wakeup.clone()
     }
@@ -173,6 +178,7 @@ impl Cards {
         self.card(at.node).programs.remove(&at.pid)
     }
 
+    /// Schedules an event.
     fn schedule(&mut self, at: Time, event: Event) {
         let key = self.events.insert(event);
         if let Some(handler) = self.handler {
@@ -180,6 +186,7 @@ impl Cards {
         }
     }
 
+    /// Handles an event that is due.
     fn handle_event(&mut self, now: Time, key: u32) {
         match self.events.remove(key) {
             Some(Event::Card { node, task, timing }) => self.run_card_task(now, node, task, timing),
@@ -608,6 +615,7 @@ impl Cards {
         ends
     }
 
+    /// A message leaves its card: reads the data that it carries, and sends them through the mesh.
     fn on_departure(&mut self, now: Time, mut message: Box<FirmwareMessage>) {
         let costs = self.costs;
         let data = if costs.is_short(message.len) { 0 } else { message.len };
