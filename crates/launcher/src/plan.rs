@@ -135,9 +135,9 @@ impl Plan {
     /// The value of `NICETY_NETWORK` of the ranks, if it is set.
     pub(super) fn network(&self) -> Option<String> {
         let start = &self.ranks.first()?.start;
-        let said =
+        let given =
             start.variables.iter().rev().find(|(name, _)| name == NETWORK).map(|(_, value)| value.clone());
-        said.or_else(|| std::env::var_os(NETWORK)).and_then(|network| network.into_string().ok())
+        given.or_else(|| std::env::var_os(NETWORK)).and_then(|network| network.into_string().ok())
     }
 
     /// Rejects what would fail to start.
