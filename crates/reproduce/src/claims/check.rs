@@ -173,7 +173,7 @@ mod tests {
     use super::super::quantity::fakes::FakeSource;
     use super::*;
 
-    fn said(check: &Check) -> (bool, String) {
+    fn verdict_of(check: &Check) -> (bool, String) {
         let source = FakeSource(|_: &Probe| Err(NoValue::Failed("nothing is measured here".to_owned())));
         let verdict = check.verdict(&source).expect("a verdict");
         (verdict.holds, verdict.evidence)
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn comparisons_have_margins() {
         let compare = |a: f64, relation, b: f64| {
-            said(&Check::Compare("x".to_owned(), number(a), relation, number(b))).0
+            verdict_of(&Check::Compare("x".to_owned(), number(a), relation, number(b))).0
         };
         assert!(compare(1.0, Relation::Below(0.0), 1.1) && !compare(1.0, Relation::Below(0.0), 1.0));
         assert!(!compare(1.0, Relation::Below(0.2), 1.1) && compare(1.0, Relation::Below(0.2), 1.3));
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_rise_may_pause_but_not_fall() {
         let rises = |points: &[f64]| {
-            said(&Check::Rising("it".to_owned(), points.iter().map(|v| number(*v)).collect(), 0.01)).0
+            verdict_of(&Check::Rising("it".to_owned(), points.iter().map(|v| number(*v)).collect(), 0.01)).0
         };
         assert!(rises(&[1.0, 1.0, 2.0]) && rises(&[1.0, 0.995, 2.0]) && rises(&[-2.0, -1.0]));
         assert!(!rises(&[1.0, 0.9, 2.0]) && !rises(&[1.0, 1.0]));
@@ -211,9 +211,9 @@ mod tests {
         let far = Check::below("far", number(1.0), number(9.0), 0.0);
         let wrong = Check::below("wrong", number(2.0), number(1.0), 0.0);
         assert_eq!(
-            said(&Check::All(vec![far.clone(), near])),
+            verdict_of(&Check::All(vec![far.clone(), near])),
             (true, "all 2 comparisons hold, the closest: near: 1.000 < 1.100".to_owned())
         );
-        assert_eq!(said(&Check::All(vec![far, wrong])), (false, "wrong: 2.000 not < 1.000".to_owned()));
+        assert_eq!(verdict_of(&Check::All(vec![far, wrong])), (false, "wrong: 2.000 not < 1.000".to_owned()));
     }
 }
