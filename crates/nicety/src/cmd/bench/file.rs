@@ -48,7 +48,7 @@ pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
     let plans = || parts.iter().map(|part| &part.plan);
     let (journal, found) = Journal::open(&beside.journal(), &text, plans()).map_err(cannot)?;
     let all: u64 = plans().map(planned).sum();
-    said(&found, all).iter().for_each(remark);
+    remarks(&found, all).iter().for_each(remark);
     let signals = Signals::install()?;
     if found.kept as u64 != all {
         words::judge(plans().all(bench::plan::CheckedPlan::is_virtual));
@@ -74,7 +74,7 @@ fn planned(plan: &bench::plan::CheckedPlan) -> u64 {
 }
 
 /// Remarks about earlier runs of this plan.
-fn said(found: &Found, all: u64) -> Vec<String> {
+fn remarks(found: &Found, all: u64) -> Vec<String> {
     let mut lines = Vec::new();
     if found.torn > 0 {
         lines.push(

@@ -35,8 +35,8 @@ pub(super) fn document(compared: &Comparison, cautions: &[String], strict: bool)
             }
         };
     }
-    let said: Vec<String> = cautions.iter().map(|caution| escaped(caution)).collect();
-    text + &format!("    <system-err>{}</system-err>\n  </testsuite>\n</testsuites>\n", said.join("\n"))
+    let lines: Vec<String> = cautions.iter().map(|caution| escaped(caution)).collect();
+    text + &format!("    <system-err>{}</system-err>\n  </testsuite>\n</testsuites>\n", lines.join("\n"))
 }
 
 enum Outcome {
