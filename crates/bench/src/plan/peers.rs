@@ -6,7 +6,7 @@ use super::words::DEFAULT_PORT;
 use crate::experiment::Experiment;
 use results::variant::Variant;
 
-/// The names between commas, each with its port; what is wrong with them is said.
+/// The names between commas, each with its port; mistakes are added to `wrong`.
 pub(super) fn read(text: &str, wrong: &mut Vec<PlanError>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for given in text.split(',').map(str::trim) {
@@ -20,7 +20,7 @@ pub(super) fn read(text: &str, wrong: &mut Vec<PlanError>) -> Vec<String> {
     all
 }
 
-/// Says which of the experiments that were asked for by name cannot be measured with so few peers, and which levels
+/// Adds to `wrong` which of the experiments that were asked for by name cannot be measured with so few peers, and which levels
 /// that were given ask for more.
 pub(super) fn enough(
     of: &[&'static dyn Experiment],

@@ -203,14 +203,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_kept_is_said_before_and_the_defaults_can() {
-        let said = |plan: &CheckedPlan| Time::of(plan).beyond(plan);
+        let message = |plan: &CheckedPlan| Time::of(plan).beyond(plan);
         for usual in [plan(&[], true, &[]), plan(&[], false, &[]), plan(&["latency"], true, &[])] {
-            assert_eq!(said(&usual), None);
+            assert_eq!(message(&usual), None);
         }
-        let short = said(&plan(&[], false, &[("budget", "6")])).expect("too short");
+        let short = message(&plan(&[], false, &[("budget", "6")])).expect("too short");
         assert!(short.contains("the budget of 6 s cannot be kept: 6 launches of "), "{short}");
         let core = plan(&["latency"], true, &[("cores", "0,0")]);
-        assert!(said(&core).is_some_and(|why| why.contains("share core 0")));
+        assert!(message(&core).is_some_and(|why| why.contains("share core 0")));
     }
 
     #[test]
