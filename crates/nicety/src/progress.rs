@@ -187,6 +187,7 @@ impl Progress for Display<'_> {
     }
 }
 
+/// The line of a terminal that shows the progress.
 fn live_line() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
     let colour = if Stream::Err.colour() { "{bar:12.cyan/dim}" } else { "{bar:12}" };
@@ -196,6 +197,7 @@ fn live_line() -> ProgressBar {
     bar
 }
 
+/// Whether it is time for another plain line.
 fn due(since: Option<Duration>) -> bool {
     since.is_none_or(|since| since >= PLAIN_EVERY)
 }

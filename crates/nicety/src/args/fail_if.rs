@@ -97,6 +97,7 @@ enum Verdict {
 }
 
 impl Condition {
+    /// Whether it is about a cell with these values.
     fn matches(&self, experiment: &str, variant: &Variant, size: u64) -> bool {
         let has = |level: &String| variant.iter().any(|(_, known)| known == level);
         self.experiment == experiment
@@ -104,6 +105,7 @@ impl Condition {
             && self.size.is_none_or(|wanted| wanted == size)
     }
 
+    /// Whether it is about the cell of a result.
     fn is_about(&self, r: &Measurement) -> bool {
         self.matches(&r.experiment, &r.variant, r.size_bytes)
     }

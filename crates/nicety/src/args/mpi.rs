@@ -124,11 +124,13 @@ fn one_of<T: Clone + Send + Sync>(words: &'static [(&'static str, T)]) -> impl T
         .try_map(move |word| value(word).ok_or("it is not one of the possible values"))
 }
 
+/// Parses a number of ranks.
 fn ranks(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| (1..=RANKS_MAX).contains(number));
     number.ok_or_else(|| format!("{text:?} is not a number of ranks; write 1 to {RANKS_MAX}"))
 }
 
+/// Parses the ranks that get standard input.
 fn readers(text: &str) -> Result<Readers, String> {
     match text {
         "all" => Ok(Readers::All),
@@ -150,6 +152,7 @@ fn port(text: &str) -> Result<u16, String> {
     port.ok_or_else(|| format!("{text:?} is not serve[:PORT]; write serve, or serve:{DEFAULT_PORT}"))
 }
 
+/// Parses seconds, which may have a fraction.
 fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
     number

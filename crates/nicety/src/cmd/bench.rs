@@ -106,6 +106,7 @@ fn failed(
     failure
 }
 
+/// The plan that options and configuration describe.
 fn plan(args: &BenchArgs, config: &Config) -> Plan {
     let device = args.device.as_ref().or(config.device.as_ref());
     Plan {
@@ -185,6 +186,7 @@ impl Outputs {
         }
     }
 
+    /// The files that options request.
     fn wanted(&self) -> Vec<Wanted<'_>> {
         let all = [
             ("--json", &self.json),

@@ -91,10 +91,12 @@ struct Candidate {
     about: String,
 }
 
+/// A candidate and its description.
 fn candidate(value: impl Into<String>, about: impl ToString) -> Candidate {
     Candidate { value: value.into(), about: about.to_string() }
 }
 
+/// The candidates for the last word of a command line.
 fn candidates(words: &[String]) -> Vec<Candidate> {
     let Some((word, before)) = words.split_last() else { return Vec::new() };
     let mut cli = usage::command();
@@ -149,6 +151,7 @@ fn option<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     command.get_arguments().filter(|arg| arg.get_action().takes_values()).find(is)
 }
 
+/// The options of a command.
 fn options(command: &Command) -> Vec<Candidate> {
     let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
     shown
@@ -159,6 +162,7 @@ fn options(command: &Command) -> Vec<Candidate> {
         .collect()
 }
 
+/// The subcommands of a command.
 fn commands(command: &Command) -> Vec<Candidate> {
     let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
     shown
@@ -186,6 +190,7 @@ fn values(command: &Command, arg: &Arg, text: &str) -> Vec<Candidate> {
     }
 }
 
+/// All experiments.
 fn experiments() -> impl Iterator<Item = Candidate> {
     all().iter().map(|e| candidate(e.name(), e.about()))
 }

@@ -32,6 +32,7 @@ fn suggest_quieter_cores(cores: &[usize]) -> String {
     }
 }
 
+/// Whether a program that only computes loses time to other activity.
 fn check_lost_time(found: &[(usize, NoiseSummary)], cores: &[usize]) -> Check {
     let id = "noise";
     let worst = found.iter().max_by(|(_, a), (_, b)| a.stolen.total_cmp(&b.stolen));
@@ -83,6 +84,7 @@ pub(super) struct ThrottleCounters {
 }
 
 impl ThrottleCounters {
+    /// Reads the counters.
     pub(super) fn read(system: &System, cores: &[usize]) -> Self {
         Self { hot: thermal_throttle_count(system, cores), held: quota_stop_us(system) }
     }

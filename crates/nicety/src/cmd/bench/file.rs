@@ -116,6 +116,7 @@ impl Beside {
         Self(if bare { plan.with_extension("") } else { plan.to_owned() })
     }
 
+    /// The path of the plan with this ending.
     fn with(&self, end: &str) -> PathBuf {
         let mut name = self.0.as_os_str().to_owned();
         name.push(".");
@@ -123,18 +124,22 @@ impl Beside {
         name.into()
     }
 
+    /// The journal's path.
     fn journal(&self) -> PathBuf {
         self.with("journal")
     }
 
+    /// The file of a part's results.
     fn results(&self, part: &Part) -> Target {
         Target::File(self.with(&format!("{}.json", part.name)))
     }
 
+    /// The page of all results.
     fn page(&self) -> Target {
         Target::File(self.with("html"))
     }
 
+    /// Checks that all these files can be written.
     fn check(&self, parts: &[Part]) -> Result<(), Failure> {
         let mut targets: Vec<Target> = parts.iter().map(|part| self.results(part)).collect();
         targets.push(self.page());
@@ -161,6 +166,7 @@ struct Survey<'a> {
 }
 
 impl Survey<'_> {
+    /// Measures the parts that have cells left.
     fn measure(&mut self, parts: &[Part]) -> Result<(), Failure> {
         let command = WorkerCommand::own().map_err(Failure::run)?;
         for (number, part) in parts.iter().enumerate() {

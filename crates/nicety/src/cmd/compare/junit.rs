@@ -51,6 +51,7 @@ fn case(cell: &Cell) -> String {
     format!("<testcase classname=\"{}\" name=\"{}\"", escaped(&class), escaped(&name(cell)))
 }
 
+/// The outcome of a cell as a test case.
 fn outcome(cell: &CellComparison, strict: bool) -> Outcome {
     let found = found(cell);
     let unsure =

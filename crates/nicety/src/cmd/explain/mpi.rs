@@ -100,6 +100,7 @@ impl Document {
         })
     }
 
+    /// The text for a terminal.
     fn text(&self, width: usize, colour: bool) -> String {
         let Self { ranks, messages, costs, collectives, .. } = self;
         let strong = |text: String| Paint::Strong.on(&text, colour) + "\n";
