@@ -137,6 +137,7 @@ pub fn watched_cell(
     Ok(record)
 }
 
+/// The experiment of a cell.
 fn known(cell: &Cell) -> Result<&'static dyn Experiment, Fault> {
     find(&cell.experiment)
         .ok_or_else(|| Fault::Meaningless(format!("{}: no such experiment", cell.experiment)))

@@ -221,10 +221,12 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
 }
 
 impl Visitor {
+    /// Whether it has not greeted, or only its leaving is awaited.
     fn is_silent(&self) -> bool {
         matches!(self.stage, Stage::Hello | Stage::Leaving)
     }
 
+    /// How long it may take for what it does now.
     fn patience(&self) -> Duration {
         if matches!(self.stage, Stage::Leaving) { LEAVING } else { PATIENCE }
     }

@@ -192,6 +192,7 @@ impl<'a> Collected<'a> {
         self.environment.noise_after = noise;
     }
 
+    /// Records a cell that was measured in a launch, unless it was interrupted.
     pub(super) fn measured(&mut self, index: usize, launch: u32, sample: Sample) {
         // Half a cell is none: its samples would be those of the cold part.
         if sample.record.interrupted {
@@ -217,6 +218,7 @@ impl<'a> Collected<'a> {
         self.skipped.insert(index, (times + 1, why));
     }
 
+    /// Records that the run was interrupted.
     pub(super) fn interrupt(&mut self) {
         self.interrupted = true;
     }
@@ -294,6 +296,7 @@ impl<'a> Collected<'a> {
         found.map_or("", |device| device.name.as_str())
     }
 
+    /// The cells that become results.
     fn result_cells(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.cells.len()).filter(|i| !self.cells[*i].twin)
     }
@@ -323,6 +326,7 @@ impl<'a> Collected<'a> {
         all
     }
 
+    /// The result of a cell from its launches.
     fn result(&self, index: usize, launches: &[Sampled], floors: &Floors) -> Option<Measurement> {
         let cell = &self.cells[index];
         let metric = find(&cell.experiment)?.metric(&cell.variant);
@@ -390,6 +394,7 @@ impl<'a> Collected<'a> {
         lost.map(one).collect()
     }
 
+    /// Warns about cells that were not measured in all launches, one warning for each reason.
     fn explain_skipped(&mut self) {
         let mut reasons = Reasons::new();
         for (index, (times, why)) in &self.skipped {
@@ -415,6 +420,7 @@ impl<'a> Collected<'a> {
         }
     }
 
+    /// Adds parameters that follow from others or from the machine.
     fn add_derived(&mut self) {
         let mut add = |key: &str, value: String| {
             self.parameters.push(Parameter {
@@ -487,6 +493,7 @@ fn known(device: &Chosen) -> DeviceInfo {
     DeviceInfo { name: device.name.clone(), clock, rails, rail_rates, ..DeviceInfo::default() }
 }
 
+/// A launch's samples of a cell, from what the worker has recorded.
 fn replayed(experiment: &dyn crate::experiment::Experiment, cell: &Cell, sample: &Sample) -> Option<Sampled> {
     let plan = plan_for(experiment, &cell.variant, &sample.sampling.plan(sample.clock));
     let mut found = replay(&sample.record, plan)?;

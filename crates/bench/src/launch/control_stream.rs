@@ -62,6 +62,7 @@ impl Patient {
         (self.began, self.patience) = (now(), patience);
     }
 
+    /// Waits until the socket can be read or written, or the timeout has passed.
     fn ready(&self, what: PollFlags) -> io::Result<()> {
         let left = self.patience.saturating_sub(since(self.began));
         if left.is_zero() {
@@ -194,6 +195,7 @@ impl ControlStream {
         Self { name: None, ..self }
     }
 
+    /// The fault of the lost connection, with the peer's name.
     pub(super) fn lost(&self, why: &WireError) -> Fault {
         lost(&self.called(), why)
     }
@@ -203,28 +205,31 @@ impl ControlStream {
         self.patience = patience;
     }
 
+    /// Sends a frame.
     pub(super) fn write(&mut self, frame: &Frame) -> Result<(), WireError> {
         let out = self.stream.get_mut();
         out.begin(WRITE_PATIENCE);
         wire::write(out, frame)
     }
 
+    /// Waits for the next frame; reports to the server meanwhile that this worker waits.
     pub(super) fn read(&mut self) -> Result<Frame, WireError> {
-        self.say(WAITS);
+        self.report_state(WAITS);
         loop {
             self.stream.get_mut().begin(self.patience);
             match wire::read(&mut self.stream, FRAME_MAX)? {
                 // A late answer to being asked to wait.
                 Frame::Still => {}
                 frame => {
-                    self.say(WORKS);
+                    self.report_state(WORKS);
                     return Ok(frame);
                 }
             }
         }
     }
 
-    fn say(&self, what: u8) {
+    /// Reports to the server of this worker what it does, if there is one.
+    fn report_state(&self, what: u8) {
         if let Some(mut pulse) = self.pulse.as_ref() {
             // A failed write means that nothing listens: ignored.
             let _ = pulse.write(&[what]);
@@ -251,6 +256,7 @@ fn call(
     }
 }
 
+/// The fault of a lost connection.
 fn lost(peer: &str, why: &WireError) -> Fault {
     Fault::Control(format!("{peer}: {why}"))
 }

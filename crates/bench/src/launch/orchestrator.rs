@@ -361,6 +361,7 @@ fn overrun(budget: f64, launches: u32, took: Duration) -> Option<String> {
     })
 }
 
+/// The remark when no further launches are started because the time is up.
 fn given_up(done: u32, launches: u32) -> String {
     let when = if done == 0 { "in the first".to_owned() } else { format!("after {done}") };
     format!(
@@ -570,6 +571,7 @@ impl Launch<'_, '_> {
         START + timed + Duration::from_millis(3 * self.plan.settings().patience_ms)
     }
 
+    /// The error of a launch that failed, with the cell that was being measured.
     fn broken(&self, state: &State, how: &str) -> BenchError {
         match state.current.and_then(|i| self.plan.cells.get(i)) {
             Some(cell) => BenchError::new(format!("{cell}: {how}")),

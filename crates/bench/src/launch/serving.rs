@@ -35,6 +35,7 @@ pub(super) fn guest(control_stream: ControlStream, setup: &Setup) -> Result<(), 
     serve_as(control_stream, setup, Bounds { work: Some(WORK_MAX), bytes })
 }
 
+/// Opens the device, and measures cells until the client ends the session.
 fn serve_as(mut control_stream: ControlStream, setup: &Setup, bounds: Bounds) -> Result<(), Fault> {
     let Setup { device, settings, core } = setup;
     // Once it is pinned, this process sees one core.
@@ -82,10 +83,12 @@ fn serve_as(mut control_stream: ControlStream, setup: &Setup, bounds: Bounds) ->
     }
 }
 
+/// An error of the control connection as a fault.
 pub(super) fn control(why: WireError) -> Fault {
     Fault::Control(why.to_string())
 }
 
+/// Reports to the client why nothing can be measured.
 fn refuse(control_stream: &mut ControlStream, fault: Fault) -> Result<(), Fault> {
     // If this does not arrive either, the client sees the connection end.
     let _ = control_stream.write(&Frame::Refused { why: fault.to_string() });

@@ -38,6 +38,7 @@ pub fn worker_main() -> ExitCode {
     }
 }
 
+/// Does the job of this process, which its standard input decides: that of a launch, or of one client of the server.
 fn work() -> Result<(), Fault> {
     let hint = "`worker` is started by `nicety bench` and `nicety serve`, not by hand";
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| Fault::Control(e.to_string()))?;
@@ -66,10 +67,12 @@ fn guest(stream: TcpStream) -> Result<(), Fault> {
     Ok(())
 }
 
+/// An error of the connection to the orchestrator or the server as a fault.
 fn control(e: impl std::fmt::Display) -> Fault {
     Fault::Control(e.to_string())
 }
 
+/// Does the job of a launch, and reports how it ended.
 fn orchestrated(input: OwnedFd) -> Result<(), Fault> {
     let mut lines = Lines::new(UnixStream::from(input));
     let job = lines.next::<Job>().map_err(control)?.ok_or_else(|| control("no job came"))?;
@@ -175,6 +178,7 @@ fn stop_asked(orchestrator: &UnixStream) -> bool {
     rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
 }
 
+/// The overhead and the resolution of the host's clock.
 fn calibrate(host: &Host) -> ClockInfo {
     // The host's clock counts in picoseconds.
     crate::sample::calibrate(clock_kind(host.clock()), 1e-3, 50, || host.now().as_ps()).into()

@@ -63,6 +63,7 @@ pub fn measure(device: &str, cell: &Cell, settings: &Settings) -> Result<Measure
     })
 }
 
+/// The experiment of a cell.
 fn known(cell: &Cell) -> Result<&'static dyn Experiment, Fault> {
     find(&cell.experiment)
         .ok_or_else(|| Fault::Meaningless(format!("{}: no such experiment", cell.experiment)))

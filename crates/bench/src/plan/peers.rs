@@ -65,6 +65,7 @@ pub(super) fn fitted(experiment: &dyn Experiment, variants: Vec<Variant>, peers:
     all
 }
 
+/// The variant with as many processes as there are; `None` if it needs no change or has no such level.
 fn lowered(experiment: &dyn Experiment, variant: &Variant, peers: usize) -> Option<Variant> {
     let ranks = peers as u32 + 1;
     let axis = experiment.crowd().filter(|_| experiment.ranks(variant) > ranks)?;
@@ -74,6 +75,7 @@ fn lowered(experiment: &dyn Experiment, variant: &Variant, peers: usize) -> Opti
     })
 }
 
+/// A number of peers in words.
 fn count(peers: usize) -> String {
     if peers == 1 { "a peer".to_owned() } else { format!("{peers} peers") }
 }

@@ -96,6 +96,7 @@ impl Sampled {
         }
     }
 
+    /// The clock's resolution for one operation.
     fn resolution(&self) -> f64 {
         self.clock.resolution_ns / self.batch as f64
     }

@@ -339,6 +339,7 @@ impl Sampler {
         };
     }
 
+    /// Stores a sample: individually while there is room, then also in the histogram.
     fn take(&mut self, ns: f64) {
         if self.overflow.is_none() && self.kept.seen() >= self.kept.capacity() as u64 {
             self.begin_overflow();
@@ -392,10 +393,12 @@ impl Sampler {
         }
     }
 
+    /// Whether the half-width is small enough.
     fn precise(&self) -> bool {
         self.half_width.is_some_and(|w| w <= self.plan.half_width_target)
     }
 
+    /// Ends sampling; `because` is the reason, if not the stop rule.
     fn stop(&mut self, because: Option<&'static str>) {
         self.because = because;
         self.phase = Phase::Done;
