@@ -107,6 +107,7 @@ impl Check {
 }
 
 impl Relation {
+    /// Whether `a` and `b` are related like this.
     fn verdict(self, what: &str, a: f64, b: f64) -> Verdict {
         let scale = b.abs().max(f64::MIN_POSITIVE);
         let (sign, slack) = match self {
@@ -127,6 +128,7 @@ impl Relation {
         }
     }
 
+    /// The margin or tolerance in words; empty if there is none.
     fn within(self) -> String {
         match self {
             Self::Below(0.0) | Self::Above(0.0) | Self::AtMost(0.0) => String::new(),
@@ -141,6 +143,7 @@ fn format_value(value: f64) -> String {
     sig(value, 4)
 }
 
+/// Whether points rise: see [`Check::Rising`].
 fn rising(what: &str, points: &[f64], tolerance: f64) -> Verdict {
     let shown: Vec<String> = points.iter().map(|v| sig(*v, 3)).collect();
     let steps = points.windows(2).map(|pair| (pair[1] - pair[0]) / pair[0].abs().max(f64::MIN_POSITIVE));

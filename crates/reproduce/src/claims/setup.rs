@@ -44,6 +44,7 @@ impl Setup {
         Self { tuning: Tuning { window, ..self.tuning }, ..self }
     }
 
+    /// The device with its options.
     fn device(self) -> String {
         match self.options {
             "" => self.card.to_owned(),
@@ -71,6 +72,7 @@ impl Setup {
         self.cell("bilat", &[("op", op), ("source", "host"), ("sink", "host")], size)
     }
 
+    /// A cell of a stream over one or more ports.
     fn stream(self, experiment: &str, op: &str, ends: Ends, ports: u32, size: u64) -> Quantity {
         let ports = ports.to_string();
         let mut factors = vec![("op", op), ("source", ends.0), ("sink", ends.1)];

@@ -135,10 +135,12 @@ impl FigurePlan {
         Self { stacked: true, ..self.bars() }
     }
 
+    /// Sets both axes.
     pub(crate) fn axes(self, x: Axis, y: Axis) -> Self {
         Self { x, y, ..self }
     }
 
+    /// Adds a curve: a quantity at each of these positions.
     pub(crate) fn curve(
         mut self,
         label: impl Into<String>,

@@ -45,6 +45,7 @@ pub const FITTED_SHARE: f64 = 0.2;
 /// A difference below this is that of floating point.
 const ROUNDING: f64 = 1e-9;
 
+/// Whether a number counts as near the published one.
 fn is_near(error: f64) -> bool {
     error <= NEAR + ROUNDING
 }
