@@ -198,6 +198,7 @@ fn process() -> Answer<&'static Process> {
     state::process().map_err(|_| tool_error(c::MPI_T_ERR_NOT_ACCESSIBLE))
 }
 
+/// The result as the tool interface reports it.
 fn map_error(done: mpi::Result<()>) -> Answer {
     done.map_err(|_| tool_error(c::MPI_T_ERR_INVALID))
 }
@@ -211,6 +212,7 @@ fn load(from: Address, bytes: &mut [u8]) -> Answer {
     Ok(())
 }
 
+/// Reads a number of the program.
 fn load_u64(from: Address) -> Answer<u64> {
     let mut bytes = [0; 8];
     load(from, &mut bytes)?;
