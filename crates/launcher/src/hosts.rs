@@ -70,7 +70,7 @@ fn parse_line(line: &str) -> Result<Host, String> {
     Ok(host)
 }
 
-/// Parses `HOST[:RANKS]`. An IPv6 address with a number of ranks stands in brackets: `[fe80::1]:4`.
+/// Parses `HOST[:RANKS]`. An IPv6 address with a number of ranks is put in brackets: `[fe80::1]:4`.
 fn parse_host(word: &str) -> Result<Host, String> {
     let not_a_host = || format!("{word:?} is not a host; write, for example, node1 or node1:4");
     let (name, ranks) =

@@ -157,7 +157,7 @@ impl Remote {
         }
     }
 
-    /// Sends an order to the agent; without an answer so far, an order to end disconnects at once.
+    /// Sends an order to the agent; without an answer so far, an order to end disconnects immediately.
     pub(super) fn give_order(&mut self, order: &Order) {
         if matches!(order, Order::End | Order::Kill) {
             self.give_up_at.get_or_insert_with(|| Instant::now() + END_GRACE);

@@ -96,7 +96,7 @@ pub(super) fn with_port(peer: &str) -> Option<String> {
     (is_host && !host.contains(char::is_whitespace)).then(|| format!("{host}:{port}"))
 }
 
-/// What stands between `[` and `]`, if those begin and end the text.
+/// The text inside `[` and `]`, if it begins and ends with them.
 fn inside_brackets(text: &str) -> Option<&str> {
     text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'))
 }

@@ -96,7 +96,7 @@ impl Kernel {
         now + self.work(copied)
     }
 
-    /// The time of a segment with so many copied bytes.
+    /// The time of a segment of which this number of bytes is copied.
     fn work(&self, copied: u64) -> Span {
         self.segment + copy(copied, self.byte_ps)
     }

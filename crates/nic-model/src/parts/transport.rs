@@ -65,7 +65,7 @@ impl Transport {
         }
     }
 
-    /// The processor that receives; the one that sends if the card has only one.
+    /// The receiving processor, or the sending one if the card has no other.
     fn receiver(&mut self) -> &mut Server {
         if self.one_processor { &mut self.sending } else { &mut self.receiving }
     }
