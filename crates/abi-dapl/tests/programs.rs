@@ -240,7 +240,7 @@ fn unknown_device_is_named_in_the_error() {
     let status = command.status().expect("it starts");
     let output = std::fs::read_to_string(log).expect("a log");
     assert!(
-        !status.success() && output.contains("there is no device \"smh\"; there is: shm, iwarp"),
+        !status.success() && output.contains("there is no device 'smh'; there is: shm, iwarp"),
         "{output}"
     );
 }

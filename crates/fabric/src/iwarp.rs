@@ -101,7 +101,7 @@ fn parse_config(name: &Name<'_>) -> Result<IwarpConfig> {
     if let Some((_, side)) = name.head.split_once('@') {
         let bad = |_| {
             Error::Invalid(format!(
-                "\"{side}\" is not an IP address; write iwarp@10.0.0.1, or iwarp for any address"
+                "'{side}' is not an IP address; write iwarp@10.0.0.1, or iwarp for any address"
             ))
         };
         config.bind = Some(side.trim().parse().map_err(bad)?);
@@ -114,7 +114,7 @@ fn parse_config(name: &Name<'_>) -> Result<IwarpConfig> {
 /// what its peer has received.
 fn parse_rail_config(name: &Name<'_>) -> Result<IwarpConfig> {
     let text = name.text;
-    let invalid = |why| Err(Error::Invalid(format!("\"{text}\" {why}")));
+    let invalid = |why| Err(Error::Invalid(format!("'{text}' {why}")));
     if !name.head.contains('@') {
         return invalid("does not name its address; write iwarp@ADDRESS for each rail");
     }

@@ -194,7 +194,7 @@ pub fn open(name: &str, host: &Host) -> Result<Device> {
 pub fn machine(name: &str) -> Result<Machine> {
     match model_config(name)? {
         Some(config) => Ok(config.machine),
-        None => Err(Error::Invalid(format!("\"{name}\" is not a model, and has no machine"))),
+        None => Err(Error::Invalid(format!("'{name}' is not a model, and has no machine"))),
     }
 }
 
@@ -243,9 +243,9 @@ mod tests {
             ("shm(", "parenthes"),
             ("shm(copy)", "copy"),
             ("shm()x", "parenthes"),
-            ("iwarp(crc=on,mpa=2,crc=off)", "\"crc\" is given twice"),
+            ("iwarp(crc=on,mpa=2,crc=off)", "'crc' is given twice"),
             ("model:", "there is no such machine"),
-            ("model:mt23108-nicmen", "did you mean \"mt23108-nicmem\"?"),
+            ("model:mt23108-nicmen", "did you mean 'mt23108-nicmem'?"),
             ("model:nowhere.toml", "nowhere.toml: this file cannot be read"),
             ("model:mt23108-vapi(bus.clock_ghz=1)", "wrong unit: write clock_mhz"),
             ("model:mt23108-vapi(bus.clock_mhz=0)", "1 to 10000 MHz"),

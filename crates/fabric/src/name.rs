@@ -23,7 +23,7 @@ impl<'a> Name<'a> {
     /// # Errors
     /// [`Error::Invalid`] for parentheses that do not match, an option without a value, or an option that is given twice.
     pub(crate) fn parse(text: &'a str) -> Result<Self> {
-        let bad = |why: &str| Error::Invalid(format!("\"{text}\" is not a device name: {why}"));
+        let bad = |why: &str| Error::Invalid(format!("'{text}' is not a device name: {why}"));
         let Some((head, rest)) = text.split_once('(') else {
             return Ok(Self { text, head: text.trim(), options: Vec::new() });
         };
@@ -34,13 +34,13 @@ impl<'a> Name<'a> {
         let options = inner.split(',').map(str::trim).filter(|option| !option.is_empty());
         let options = options.map(|option| match option.split_once('=') {
             Some((key, value)) => Ok((key.trim(), value.trim())),
-            None => Err(bad(&format!("option \"{option}\" has no value; write {option}=VALUE"))),
+            None => Err(bad(&format!("option '{option}' has no value; write {option}=VALUE"))),
         });
         let options: Vec<(&str, &str)> = options.collect::<Result<_>>()?;
         let twice =
             |&(at, (key, _)): &(usize, &(&str, &str))| options[..at].iter().any(|(other, _)| other == key);
         if let Some((_, (key, _))) = options.iter().enumerate().find(twice) {
-            return Err(bad(&format!("option \"{key}\" is given twice")));
+            return Err(bad(&format!("option '{key}' is given twice")));
         }
         Ok(Self { text, head: head.trim(), options })
     }
@@ -91,7 +91,7 @@ pub(crate) fn option_help<C>(options: &[DeviceOption<C>]) -> Vec<(&'static str, 
 /// Sets the options of a name in a configuration.
 ///
 /// # Errors
-/// As [`set_one`].
+/// As [`set_option`].
 pub(crate) fn set_options<C>(name: &Name<'_>, options: &[DeviceOption<C>], config: &mut C) -> Result<()> {
     name.options.iter().try_for_each(|(key, value)| set_option(name.head, options, config, key, value))
 }
@@ -114,7 +114,7 @@ pub(crate) fn set_option<C>(
         BadValue::Value => {
             let known: Vec<_> = options.iter().map(|option| option.form).collect();
             let known = known.join(", ");
-            Error::Invalid(format!("device \"{head}\" has no option {key}={value}; it has: {known}"))
+            Error::Invalid(format!("device '{head}' has no option {key}={value}; it has: {known}"))
         }
     })
 }

@@ -59,13 +59,12 @@ pub(crate) struct RailsName<'a> {
 /// Parses the rails from a name; `None` if it does not have this form.
 pub(crate) fn parse(text: &str) -> Option<Result<RailsName<'_>>> {
     let inner = text.trim().strip_prefix(WORD)?.trim_start().strip_prefix('(')?;
-    let unmatched =
-        || Error::Invalid(format!("\"{text}\" is not a device name: the parentheses do not match"));
+    let unmatched = || Error::Invalid(format!("'{text}' is not a device name: the parentheses do not match"));
     Some(inner.strip_suffix(')').ok_or_else(unmatched).and_then(|inner| parse_parts(text, inner)))
 }
 
 fn parse_parts<'a>(text: &str, inner: &'a str) -> Result<RailsName<'a>> {
-    let invalid = |why: String| Error::Invalid(format!("\"{text}\" is not a device name: {why}"));
+    let invalid = |why: String| Error::Invalid(format!("'{text}' is not a device name: {why}"));
     let parts = split_outside_parentheses(inner, ',')
         .ok_or_else(|| invalid("the parentheses do not match".into()))?;
     let mut rails = RailsName { names: Vec::new(), config: RailsConfig::default() };

@@ -180,11 +180,11 @@ pub enum BadSize {
 impl fmt::Display for BadSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Number(text) => write!(f, "\"{text}\" is no size: it must start with a whole number"),
+            Self::Number(text) => write!(f, "'{text}' is no size: it must start with a whole number"),
             Self::Unit(text) => {
-                write!(f, "\"{text}\" is no size: write a number and one of B, K, M, G (powers of 1024)")
+                write!(f, "'{text}' is no size: write a number and one of B, K, M, G (powers of 1024)")
             }
-            Self::TooLarge(text) => write!(f, "\"{text}\" is too large for a size"),
+            Self::TooLarge(text) => write!(f, "'{text}' is too large for a size"),
         }
     }
 }

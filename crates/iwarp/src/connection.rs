@@ -37,7 +37,7 @@ pub struct UnexpectedEof;
 /// A connection after its handshake.
 ///
 /// Receive with [`Self::poll_receive`] as [`crate::rx`] describes and send with [`Self::poll_transmit`] as
-/// [`crate::tx`] describes, in any order. Receiving may queue something to send. After a [`Failure`], send what
+/// [`crate::tx`] describes, in any order. Receiving may queue something to send. After a [`ProtocolViolation`], send what
 /// `poll_transmit` still yields (the Terminate), then close the stream.
 ///
 /// A driver that sends and receives under two separate locks can use [`Sender`] and [`Receiver`] directly. It must

@@ -48,8 +48,7 @@ impl Info {
     pub fn delete(&mut self, key: &str) -> Result<()> {
         check_key(key)?;
         let at = self.pairs.iter().position(|(known, _)| known == key);
-        let at =
-            at.ok_or_else(|| Error::new(Class::INFO_NOKEY, format_args!("there is no key \"{key}\"")))?;
+        let at = at.ok_or_else(|| Error::new(Class::INFO_NOKEY, format_args!("there is no key '{key}'")))?;
         self.pairs.remove(at);
         Ok(())
     }

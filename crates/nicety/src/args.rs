@@ -173,7 +173,7 @@ pub(crate) struct BenchArgs {
     pub(crate) export_markdown: Option<Target>,
     /// Exit with 1 if a result is beyond a limit, such as 'latency.write@8>5us'; may be repeated
     ///
-    /// EXPERIMENT[.LEVEL...][@SIZE], then > or <, then a value with its unit (ns, us, ms, s, kB/s, MB/s, GB/s, /s, k/s, M/s, B, %). The
+    /// EXPERIMENT with optional .LEVEL and @SIZE, then > or <, then a value with its unit (ns, us, ms, s, kB/s, MB/s, GB/s, /s, k/s, M/s, B, %). The
     /// condition applies to each result of this experiment with these levels and this size. A result fails if its whole 95 % interval is
     /// beyond the limit. If the interval contains the limit, the result is reported as undecided.
     #[arg(long, value_name = "CONDITION")]

@@ -53,7 +53,7 @@
 //! // The target exposes its word to messages with match bits 5, and asks for their events.
 //! let options = EntryOptions::OP_PUT | EntryOptions::EVENT_LINK_DISABLE;
 //! let entry = Entry { match_bits: 5, ignore_bits: 0, ..Entry::taking_all(region(&target), options) };
-//! let opened = b.call(|engine| {
+//! let opened = b.with_engine(|engine| {
 //!     let eq = engine.eq_alloc(8)?;
 //!     let pt_index = engine.pt_alloc(PtOptions::empty(), Some(eq), None)?;
 //!     engine.append(ListId { pt_index, list: List::Priority }, entry, 0)?;
@@ -64,7 +64,7 @@
 //! // The initiator puts, and asks for no acknowledgement.
 //! let options = MdOptions::empty();
 //! let md = MemoryDescriptor { region: region(&source), options, eq: None, counter: None };
-//! let md = a.call(|engine| engine.md_bind(md)).expect("an open interface")?;
+//! let md = a.with_engine(|engine| engine.md_bind(md)).expect("an open interface")?;
 //! let put = Transfer {
 //!     action: Action::Put,
 //!     put: Some(MdAddr { md, offset: 0 }),

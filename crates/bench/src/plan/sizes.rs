@@ -71,13 +71,13 @@ mod tests {
     #[test]
     fn what_is_no_size_says_how_to_write_one() {
         let cases = [
-            ("8X", "\"8X\" is no size"),
+            ("8X", "'8X' is no size"),
             ("", "'' is no size"),
             ("8,,9", "'' is no size"),
-            ("K", "\"K\" is no size"),
-            ("-1", "\"-1\" is no size"),
-            ("1.5K", "\"1.5K\" is no size"),
-            ("4KB", "\"4KB\" is no size"),
+            ("K", "'K' is no size"),
+            ("-1", "'-1' is no size"),
+            ("1.5K", "'1.5K' is no size"),
+            ("4KB", "'4KB' is no size"),
             ("0..8", "never ends"),
             ("8..4", "is empty"),
             ("99999999999999999999", "size"),

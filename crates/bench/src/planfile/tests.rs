@@ -83,8 +83,8 @@ fn everything_wrong_is_said_at_once_with_its_line() {
     let expected = [
         (2, "there is no key 'device', did you mean 'devices'?"),
         (6, "there is no experiment 'latncy', did you mean 'latency'?"),
-        (8, "there is no device \"iwrap\""),
-        (9, "\"8X\" is no size"),
+        (8, "there is no device 'iwrap'"),
+        (9, "'8X' is no size"),
         (10, "a message cannot have 0 bytes"),
         (11, "quick cannot be a text; it takes true or false"),
         (12, "there is no parameter 'windw', did you mean 'window'?"),

@@ -17,7 +17,7 @@ pub(super) enum BufferModel {
 pub(super) struct MessageCount {
     /// Number of messages, modulo 2^32.
     received: u32,
-    /// Messages delivered since the last [`Self::settle`]; they count when the driver has handled their delivery.
+    /// Messages delivered since the last [`Self::count_delivered`]; they count when the driver has handled their delivery.
     delivered: u32,
     /// Model of the message that has begun and not ended.
     open: Option<BufferModel>,

@@ -26,7 +26,7 @@ pub enum Destination {
         /// The sink's offset for these bytes.
         to: u64,
     },
-    /// The receive buffer that [`Lookup::receive`](super::Lookup::receive) took for this message.
+    /// The receive buffer that [`Lookup::take_receive`](super::Lookup::take_receive) took for this message.
     Receive {
         /// Message number.
         msn: u32,

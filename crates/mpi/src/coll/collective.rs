@@ -10,7 +10,7 @@ use crate::memory::Buffer;
 /// Where a buffer holds a block for each rank, or for each neighbour, it is one [`Buffer`] with all blocks in sequence: its count
 /// is a block's count times the number of blocks. Where blocks have separate addresses, each has its own buffer. `None` is
 /// `MPI_IN_PLACE`: the input is read from the output buffer, or for scatters the other way round. Arguments that MPI calls not
-/// significant at a process are ignored, and may be [`Buffer::nothing`]. In an intercommunicator, blocks are indexed by ranks of
+/// significant at a process are ignored, and may be [`Buffer::empty`]. In an intercommunicator, blocks are indexed by ranks of
 /// the other group, and `root` is [`crate::ROOT`] or [`crate::PROC_NULL`] in the root's group.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the fields of all variants are described at the enum")]

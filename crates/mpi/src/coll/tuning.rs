@@ -74,9 +74,8 @@ impl Tuning {
     /// Reads the tuning that process 0 has published.
     pub(crate) fn read(bootstrap: &dyn Bootstrap) -> Result<Self> {
         let note = bootstrap.get(KVS_KEY)?;
-        Self::parse(&note).ok_or_else(|| {
-            Error::new(Class::OTHER, format_args!("\"{note}\" is not a tuning of this version"))
-        })
+        Self::parse(&note)
+            .ok_or_else(|| Error::new(Class::OTHER, format_args!("'{note}' is not a tuning of this version")))
     }
 
     fn parse(note: &str) -> Option<Self> {

@@ -37,7 +37,7 @@ impl Address {
             let plain = |c: char| c.is_ascii_graphic() && !matches!(c, ',' | ';' | '\\');
             if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(plain) {
                 let text = format!(
-                    "\"{name}\" is not a valid name of a node or a fabric: use 1 to {NAME_MAX} printable characters"
+                    "'{name}' is not a valid name of a node or a fabric: use 1 to {NAME_MAX} printable characters"
                 );
                 return Err(Error::new(Class::ARG, text));
             }
@@ -56,7 +56,7 @@ impl Address {
     /// # Errors
     /// [`Class::OTHER`] for text that no process publishes.
     pub(crate) fn parse(note: &str) -> Result<Self> {
-        let wrong = || Error::new(Class::OTHER, format_args!("\"{note}\" is not the address of a process"));
+        let wrong = || Error::new(Class::OTHER, format_args!("'{note}' is not the address of a process"));
         let mut parts = note.split(',');
         let node = parts.next().filter(|node| !node.is_empty()).ok_or_else(wrong)?.to_owned();
         let seed = parts.next().and_then(Seed::from_hex).ok_or_else(wrong)?;

@@ -9,7 +9,7 @@
 //! | `domain` | protection domains and memory regions |
 //! | `queues` | completion queues and channels, queue pairs, shared receive queues |
 //! | `manager` | connection channels, listeners, requests |
-//! | `opened` | [`Opened`]: the state that all objects share |
+//! | `opened` | [`OpenedDevice`]: the state that all objects share |
 
 mod device;
 mod domain;

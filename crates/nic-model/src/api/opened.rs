@@ -1,4 +1,4 @@
-//! [`Opened`]: an opened device; its objects access the network and charge their callers' time through it.
+//! [`OpenedDevice`]: an opened device; its objects access the network and charge their callers' time through it.
 
 use std::sync::{Arc, MutexGuard};
 

@@ -40,10 +40,10 @@ pub enum MachineErrorKind {
     #[error("there is no section [{0}]; {hint}", hint = hint_of_section(.0))]
     Section(String),
     /// A value where a section is required.
-    #[error("\"{0}\" must be a section: write [{0}]")]
+    #[error("'{0}' must be a section: write [{0}]")]
     NoSection(String),
     /// The key does not exist.
-    #[error("there is no key \"{section}.{name}\"; {hint}", hint = hint_of_key(section, name))]
+    #[error("there is no key '{section}.{name}'; {hint}", hint = hint_of_key(section, name))]
     Key {
         /// The section in which it was expected.
         section: String,
@@ -51,7 +51,7 @@ pub enum MachineErrorKind {
         name: String,
     },
     /// The key exists, in another unit.
-    #[error("\"{}.{name}\" has the wrong unit: write {}, in {}", key.section, key.name, key.unit())]
+    #[error("'{}.{name}' has the wrong unit: write {}, in {}", key.section, key.name, key.unit())]
     Unit {
         /// The name that was written.
         name: String,
@@ -59,25 +59,25 @@ pub enum MachineErrorKind {
         key: &'static Key,
     },
     /// An option without a component.
-    #[error("\"{0}\" lacks the component: write it as {hint}", hint = hint_of_component(.0))]
+    #[error("'{0}' lacks the component: write it as {hint}", hint = hint_of_component(.0))]
     NoComponent(String),
     /// The name or the description of the machine is missing.
-    #[error("\"{0}\" is missing: expected a line {0} = \"...\" at the top")]
+    #[error("'{0}' is missing: expected a line {0} = \"...\" at the top")]
     NoTitle(&'static str),
     /// A value that must be a non-empty text is not.
     #[error("{0} must be a non-empty string in quotes")]
     NoText(String),
     /// A key without a default is missing.
-    #[error("\"{}\" is missing: {}; expected {}", .0.path(), .0.meaning, .0.expected())]
+    #[error("'{}' is missing: {}; expected {}", .0.path(), .0.meaning, .0.expected())]
     Missing(&'static Key),
     /// A key is not written as a table.
-    #[error("\"{}\" must be a table: write {{ value = ..., source = \"...\", ... }}", .0.path())]
+    #[error("'{}' must be a table: write {{ value = ..., source = '...', ... }}", .0.path())]
     NoTable(&'static Key),
     /// A key has no value.
-    #[error("\"{}\" has no value: expected {}", .0.path(), .0.expected())]
+    #[error("'{}' has no value: expected {}", .0.path(), .0.expected())]
     NoValue(&'static Key),
     /// The value is not allowed for this key.
-    #[error("\"{}\" is {}: expected {} ({})", key.path(), written.trim(), key.expected(), key.meaning)]
+    #[error("'{}' is {}: expected {} ({})", key.path(), written.trim(), key.expected(), key.meaning)]
     Value {
         /// The key.
         key: &'static Key,
@@ -85,13 +85,13 @@ pub enum MachineErrorKind {
         written: String,
     },
     /// A range is not two values in ascending order.
-    #[error("the range of \"{}\" must be two values, the smaller one first: range = [1, 2]", .0.path())]
+    #[error("the range of '{}' must be two values, the smaller one first: range = [1, 2]", .0.path())]
     Range(&'static Key),
     /// A value has no source.
-    #[error("\"{}\" has no source: expected source = {}", .0.path(), classes())]
+    #[error("'{}' has no source: expected source = {}", .0.path(), classes())]
     NoSource(&'static Key),
     /// The class of sources does not exist.
-    #[error("the source of \"{}\" is \"{class}\": expected one of {}", key.path(), classes())]
+    #[error("the source of '{}' is '{class}': expected one of {}", key.path(), classes())]
     Source {
         /// The key.
         key: &'static Key,
@@ -109,7 +109,7 @@ pub enum MachineErrorKind {
         name: String,
     },
     /// A source lacks its required field.
-    #[error("\"{}\" is {} and has no {}: {}", key.path(), class.name, class.field, class.expected())]
+    #[error("'{}' is {} and has no {}: {}", key.path(), class.name, class.field, class.expected())]
     NoReason {
         /// The key.
         key: &'static Key,
@@ -117,7 +117,7 @@ pub enum MachineErrorKind {
         class: Class,
     },
     /// A list of published rows is not a list, or is empty.
-    #[error("rows of \"{}\" must be a list such as [\"NM-003\"], not empty", .0.path())]
+    #[error("rows of '{}' must be a list such as [\"NM-003\"], not empty", .0.path())]
     Rows(&'static Key),
     /// The payload setting does not exist.
     #[error("expected payload=bytes or payload=hole")]
@@ -148,18 +148,18 @@ impl From<MachineError> for verbs::Error {
 }
 
 fn did_you_mean(near: Option<&str>) -> String {
-    near.map_or(String::new(), |near| format!(", did you mean {near:?}?"))
+    near.map_or(String::new(), |near| format!(", did you mean '{near}'?"))
 }
 
 /// The hint for a key that does not exist.
 fn hint_of_key(section: &str, name: &str) -> String {
     if let Some(key) = KEYS.iter().find(|key| key.name == name && levenshtein(key.section, section) <= 2) {
-        return format!("did you mean \"{}\"?", key.path());
+        return format!("did you mean '{}'?", key.path());
     }
     let inside = KEYS.iter().filter(|key| key.section == section);
     let near = inside.clone().min_by_key(|key| levenshtein(key.name, name));
     match near.filter(|key| levenshtein(key.name, name) <= 1 + name.len() / 4) {
-        Some(key) => format!("did you mean \"{}\"?", key.path()),
+        Some(key) => format!("did you mean '{}'?", key.path()),
         None if near.is_none() => format!("the sections are: {}", sections().join(", ")),
         None => {
             let names: Vec<&str> = inside.map(|key| key.name).collect();
@@ -174,7 +174,7 @@ fn hint_of_section(section: &str) -> String {
     let near =
         sections.iter().min_by_key(|s| levenshtein(s, section)).filter(|s| levenshtein(s, section) <= 2);
     match near {
-        Some(near) => format!("did you mean \"[{near}]\"?"),
+        Some(near) => format!("did you mean '[{near}]'?"),
         None => format!("the sections are: {}", sections.join(", ")),
     }
 }
@@ -187,10 +187,10 @@ fn hint_of_component(name: &str) -> String {
 fn unknown_field(key: &Key, class: Class, name: &str) -> String {
     let Class { name: source, field } = class;
     let near =
-        if levenshtein(name, field) <= 2 { format!(", did you mean \"{field}\"?") } else { String::new() };
+        if levenshtein(name, field) <= 2 { format!(", did you mean '{field}'?") } else { String::new() };
     let path = key.path();
     format!(
-        "\"{path}\" has an unknown field \"{name}\"{near}: with source {source} it has value, source and {field}"
+        "'{path}' has an unknown field '{name}'{near}: with source {source} it has value, source and {field}"
     )
 }
 

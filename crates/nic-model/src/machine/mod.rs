@@ -82,7 +82,7 @@ impl Machine {
             let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
             let near = known.iter().find(|known| strsim::levenshtein(known, name) <= 3);
             let near = near.copied();
-            return Err(MachineErrorKind::Machine { near, known }.located_at(format!("machine \"{name}\"")));
+            return Err(MachineErrorKind::Machine { near, known }.located_at(format!("machine '{name}'")));
         }
         let text = bounded::read_text(name, FILE_MAX)
             .map_err(|e| MachineErrorKind::Unreadable(e.to_string()).located_at(name))?;

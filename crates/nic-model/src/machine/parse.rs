@@ -146,7 +146,7 @@ impl File<'_> {
         let Some(written) = table.get("source") else {
             return Err(self.error(at, MachineErrorKind::NoSource(key)));
         };
-        let name = self.string(written, &format!("the source of \"{path}\""))?;
+        let name = self.string(written, &format!("the source of '{path}'"))?;
         let Some(&class) = CLASSES.iter().find(|class| class.name == name) else {
             return Err(self.error(written.span().start, MachineErrorKind::Source { key, class: name }));
         };
@@ -163,11 +163,11 @@ impl File<'_> {
         Ok(match class.name {
             "published" => Source::Published { rows: self.rows(reason, key)? },
             "fitted" => Source::Fitted { rows: self.rows(reason, key)? },
-            "datasheet" => Source::Datasheet { doc: self.string(reason, &format!("doc of \"{path}\""))? },
-            "derived" => Source::Derived { how: self.string(reason, &format!("how of \"{path}\""))? },
-            "carried" => Source::Carried { from: self.string(reason, &format!("from of \"{path}\""))? },
+            "datasheet" => Source::Datasheet { doc: self.string(reason, &format!("doc of '{path}'"))? },
+            "derived" => Source::Derived { how: self.string(reason, &format!("how of '{path}'"))? },
+            "carried" => Source::Carried { from: self.string(reason, &format!("from of '{path}'"))? },
             _ => Source::Assumed {
-                why: self.string(reason, &format!("why of \"{path}\""))?,
+                why: self.string(reason, &format!("why of '{path}'"))?,
                 range: table.get(RANGE).map(|range| self.range(range, key)).transpose()?,
             },
         })

@@ -114,7 +114,7 @@ fn missing_key_error_has_its_meaning() {
     let message = error_of("clock_mhz", "# clock_mhz");
     assert!(message.starts_with(&format!("m.toml:{}: ", line_of("[bus]"))), "{message}");
     assert!(
-        message.contains("\"bus.clock_mhz\" is missing") && message.contains("1 to 10000 MHz"),
+        message.contains("'bus.clock_mhz' is missing") && message.contains("1 to 10000 MHz"),
         "{message}"
     );
     let message = error_of("[bus]", "[host.bus]");
@@ -124,8 +124,8 @@ fn missing_key_error_has_its_meaning() {
 #[test]
 fn unknown_key_error_suggests_a_similar_key() {
     for (from, to, hint) in [
-        ("clock_mhz =", "clok_mhz =", "did you mean \"bus.clock_mhz\"?"),
-        ("[bus]", "[buss]", "did you mean \"[bus]\"?"),
+        ("clock_mhz =", "clok_mhz =", "did you mean 'bus.clock_mhz'?"),
+        ("[bus]", "[buss]", "did you mean '[bus]'?"),
         ("[bus]", "[engine]", "the sections are: host, software, doorbell"),
         ("clock_mhz =", "colour =", "bus has: width_bytes"),
     ] {
@@ -139,7 +139,7 @@ fn unknown_key_error_suggests_a_similar_key() {
 #[test]
 fn wrong_unit_error_names_the_right_unit() {
     for (from, to, hint) in [
-        ("clock_mhz =", "clock_ghz =", "\"bus.clock_ghz\" has the wrong unit: write clock_mhz, in MHz"),
+        ("clock_mhz =", "clock_ghz =", "'bus.clock_ghz' has the wrong unit: write clock_mhz, in MHz"),
         ("clock_mhz =", "clock =", "write clock_mhz"),
         ("post_send_ns =", "post_send_us =", "write post_send_ns, in ns"),
         ("rate_mbps =", "rate_gbps =", "MB/s (10^6 bytes)"),
@@ -154,7 +154,7 @@ fn values_out_of_range_are_refused() {
     for value in ["-133", "0", "1e9", "nan", "inf", "\"133\"", "true", "0x85"] {
         let message = error_of("value = 133", &format!("value = {value}"));
         assert!(
-            message.contains("\"bus.clock_mhz\" is") && message.contains("1 to 10000 MHz"),
+            message.contains("'bus.clock_mhz' is") && message.contains("1 to 10000 MHz"),
             "{value}: {message}"
         );
         assert!(message.starts_with(&format!("m.toml:{}: ", line_of("clock_mhz"))), "{message}");
@@ -169,7 +169,7 @@ fn flags_are_true_or_false_and_choices_are_names() {
         (
             "limit_flag = { value = true",
             "limit_flag = { value = 1",
-            "\"descriptor.limit_flag\" is 1: expected true or false",
+            "'descriptor.limit_flag' is 1: expected true or false",
         ),
         ("value = 133", "value = true", "1 to 10000 MHz"),
         (
@@ -214,7 +214,7 @@ fn value_without_valid_source_is_refused() {
         ("value = 133, source = \"published\", rows = [\"table 1\"]", "such as [\"NM-003\"]"),
         ("value = 133, source = \"fitted\", rows = 3", "such as [\"NM-003\"]"),
         ("value = 133, source = \"fitted\", why = \"x\"", "unknown field 'why'"),
-        ("value = 133, source = \"derived\", hwo = \"x\"", "did you mean \"how\"?"),
+        ("value = 133, source = \"derived\", hwo = \"x\"", "did you mean 'how'?"),
         ("value = 133, source = \"assumed\", why = \" \"", "non-empty"),
         ("value = 133, source = \"datasheet\"", "has no doc"),
     ] {
@@ -228,13 +228,13 @@ fn value_without_valid_source_is_refused() {
 fn invalid_toml_error_names_its_line() {
     let message = error_of("[bus]", "[bus");
     assert!(message.starts_with(&format!("m.toml:{}: this is not TOML", line_of("[bus]"))), "{message}");
-    assert!(error_of("name =", "# name =").contains("\"name\" is missing"));
+    assert!(error_of("name =", "# name =").contains("'name' is missing"));
     assert!(error_of("name = \"mt23108-nicmem\"", "name = 3").contains("string in quotes"));
     let twice = Machine::parse("m.toml", &format!("{}\n[bus]\n", text())).expect_err("twice").to_string();
     assert!(twice.contains("not TOML"), "{twice}");
     let flat =
         Machine::parse("m.toml", "name = \"a\"\nabout = \"b\"\nbus = 3\n").expect_err("flat").to_string();
-    assert!(flat.starts_with("m.toml:3: \"bus\" must be a section"), "{flat}");
+    assert!(flat.starts_with("m.toml:3: 'bus' must be a section"), "{flat}");
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn machine_loads_from_file() {
     let machine = Machine::load(path.to_str().expect("a path in UTF-8")).expect("the file");
     assert_eq!(machine, Machine::load("mt23108-vapi").expect("a built-in machine"));
     let message = Machine::load("mt23108-vapj").expect_err("no such machine").to_string();
-    assert!(message.contains("did you mean \"mt23108-vapi\"?"), "{message}");
+    assert!(message.contains("did you mean 'mt23108-vapi'?"), "{message}");
     let message = Machine::load("nowhere.toml").expect_err("no such file").to_string();
     assert!(message.starts_with("nowhere.toml: this file cannot be read"), "{message}");
 }

@@ -24,7 +24,7 @@ struct Port {
     data: VecDeque<u32>,
     /// Acknowledgements waiting for the wire, which go first.
     control: VecDeque<u32>,
-    /// The earliest scheduled [`Event::Link`].
+    /// The earliest scheduled [`Event::LinkReady`].
     wake: Option<Time>,
     /// Number of packets for which it still has room.
     credits: usize,

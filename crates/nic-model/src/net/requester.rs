@@ -171,7 +171,7 @@ pub(super) struct Requester {
     /// The request to send next, and its next packet.
     next: u64,
     packet: u64,
-    /// When the next request can begin, and whether an [`super::event::Event::Begin`] for it is scheduled.
+    /// When the next request can begin, and whether an [`super::event::Event::BeginDue`] for it is scheduled.
     begins_at: Time,
     begin_timed: bool,
     /// The number of the next new packet.

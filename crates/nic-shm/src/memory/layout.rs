@@ -79,7 +79,7 @@ pub(crate) struct MrEntry {
     pub(crate) key: AtomicU32,
     pub(crate) access: AtomicU32,
     pub(crate) pd: AtomicU32,
-    /// A number of [`kind`].
+    /// A number of [`region_kind`].
     pub(crate) kind: AtomicU32,
     /// The address of the first byte, as work requests use it.
     pub(crate) addr: AtomicU64,

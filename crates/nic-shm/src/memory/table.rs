@@ -202,7 +202,7 @@ impl ProtectionTable {
 pub(crate) struct Region {
     pub(crate) access: Access,
     pub(crate) pd: u32,
-    /// A number of [`kind`].
+    /// A number of [`region_kind`].
     pub(crate) kind: u32,
     pub(crate) addr: u64,
     pub(crate) len: u64,

@@ -19,7 +19,7 @@ pub(crate) struct MpirunArgs {
     /// Hosts, filled in turn with RANKS ranks each (1 by default), such as a:2,b:2; others than this one are reached by ssh
     #[arg(long, value_name = "HOST[:RANKS][,...]", value_delimiter = ',', conflicts_with = "hostfile")]
     pub(crate) host: Vec<String>,
-    /// File with one host per line, as HOST[:RANKS] or HOST slots=RANKS; # begins a comment
+    /// File with one host per line, as HOST, HOST:RANKS or HOST slots=RANKS; # begins a comment
     #[arg(long, value_name = "FILE")]
     pub(crate) hostfile: Option<PathBuf>,
     /// Command that reaches another host; the host and a command for its shell are appended

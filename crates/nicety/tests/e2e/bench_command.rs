@@ -205,7 +205,7 @@ fn unknown_names_are_refused_before_measuring() {
     let cases: [(&[&str], &str); 12] = [
         (&["latncy"], "did you mean 'latency'?"),
         (&["--device", "shn"], "there is no device"),
-        (&["--size", "8X"], "\"8X\" is no size"),
+        (&["--size", "8X"], "'8X' is no size"),
         (&["--size", "0"], "a message cannot have 0 bytes"),
         (&["--size", "8..4"], "is empty"),
         (&["--set", "windw=8"], "did you mean 'window'?"),

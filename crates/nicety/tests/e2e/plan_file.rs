@@ -217,7 +217,7 @@ fn plan_errors_are_reported_with_lines_before_measuring() {
     let lines: Vec<&str> = ended.err.lines().collect();
     assert_eq!(lines.len(), 3, "{ended:?}");
     for (line, text) in
-        lines.iter().zip(["p.toml:2: there is no experiment", "p.toml:3: \"8X\"", "p.toml:6: launches"])
+        lines.iter().zip(["p.toml:2: there is no experiment", "p.toml:3: '8X'", "p.toml:6: launches"])
     {
         assert!(line.starts_with(&format!("nicety: {text}")), "{ended:?}");
     }

@@ -58,8 +58,7 @@ fn unknown_words_are_refused_in_one_line_with_a_suggestion() {
     nicety(["doctor", "--jsn"]).is_error(2, "did you mean '--json'?");
     nicety(["compare"]).is_error(2, "<RUN.json>... is missing");
     nicety(["compare", "a", "b", "c"]).is_error(2, "see `nicety compare --help`");
-    nicety(["completions", "fsh"])
-        .is_error(2, "\"fsh\" is not a value of <SHELL>; there are: bash, zsh, fish");
+    nicety(["completions", "fsh"]).is_error(2, "'fsh' is not a value of <SHELL>; there are: bash, zsh, fish");
     nicety(["--wrong"]).is_error(2, "there is no option \"--wrong\"");
 }
 

@@ -2,7 +2,7 @@
 //! the API has checked against [`DeviceAttr`](crate::DeviceAttr). Operations that a NIC does not override are
 //! unsupported.
 //!
-//! A NIC's objects come back as arguments: the NIC finds its own type behind them with [`own`], which refuses those of
+//! A NIC's objects come back as arguments: the NIC finds its own type behind them with [`downcast`], which refuses those of
 //! another NIC. The traits name no object of the API, which is built on them.
 //!
 //! | file | contents |

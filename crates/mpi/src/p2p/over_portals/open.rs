@@ -38,9 +38,8 @@ pub(super) fn exchange_addresses(ni: &Ni, bootstrap: &dyn Bootstrap) -> Result<(
     bootstrap.fence()?;
     let process = |rank| {
         let address_text = bootstrap.get(&kvs_key(rank))?;
-        let (process, seed) = parse(&address_text).ok_or_else(|| {
-            cannot_carry(format_args!("\"{address_text}\" is not the address of a process"))
-        })?;
+        let (process, seed) = parse(&address_text)
+            .ok_or_else(|| cannot_carry(format_args!("'{address_text}' is not the address of a process")))?;
         seed.into_iter().for_each(|seed| node.learn_seed(process, seed));
         Ok(process)
     };
