@@ -64,7 +64,7 @@ fn other(text: impl std::fmt::Display) -> Error {
 fn number(name: &str) -> Result<u32> {
     let unset = |_| other(format_args!("{name} is not set, although another of PMI's variables is"));
     let text = env::var(name).map_err(unset)?;
-    text.parse().map_err(|_| other(format_args!("{name} is no number: {text:?}")))
+    text.parse().map_err(|_| other(format_args!("{name} is no number: '{text}'")))
 }
 
 /// The stream to the process manager, and the way to join over it; `None` without a process manager.
@@ -205,7 +205,7 @@ impl Launch {
         if self.request(Class::SERVICE, &Request::Unpublish { service: &name })?.is_some() {
             return Ok(());
         }
-        let none = || Error::new(Class::SERVICE, format_args!("no process has published {service:?}"));
+        let none = || Error::new(Class::SERVICE, format_args!("no process has published '{service}'"));
         lock(&self.services).remove(&name).map(drop).ok_or_else(none)
     }
 

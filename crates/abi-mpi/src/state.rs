@@ -335,7 +335,7 @@ fn match_engine() -> mpi::Result<MatchEngine> {
 fn algorithms(text: &str) -> mpi::Result<BTreeMap<CollKind, String>> {
     let wrong = |part: &str| {
         let kinds: Vec<&str> = CollKind::ALL.into_iter().map(CollKind::name).collect();
-        let text = format!("NICETY_ALGORITHMS: {part:?} is no KIND=NAME; kinds are {}", kinds.join(", "));
+        let text = format!("NICETY_ALGORITHMS: '{part}' is no KIND=NAME; kinds are {}", kinds.join(", "));
         mpi::Error::new(mpi::Class::OTHER, text)
     };
     let parts = text.split(',').filter(|part| !part.is_empty());

@@ -62,7 +62,7 @@ fn parse_line(line: &str) -> Result<Host, String> {
             Some(("max_slots" | "max-slots", _)) => {}
             _ => {
                 return Err(format!(
-                    "{word:?} is not slots=RANKS; write HOST, HOST:RANKS or HOST slots=RANKS"
+                    "'{word}' is not slots=RANKS; write HOST, HOST:RANKS or HOST slots=RANKS"
                 ));
             }
         }
@@ -72,7 +72,7 @@ fn parse_line(line: &str) -> Result<Host, String> {
 
 /// Parses `HOST[:RANKS]`. An IPv6 address with a number of ranks is put in brackets: `[fe80::1]:4`.
 fn parse_host(word: &str) -> Result<Host, String> {
-    let not_a_host = || format!("{word:?} is not a host; write, for example, node1 or node1:4");
+    let not_a_host = || format!("'{word}' is not a host; write, for example, node1 or node1:4");
     let (name, ranks) =
         if let Some((name, rest)) = word.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             match rest.strip_prefix(':') {
@@ -98,7 +98,7 @@ fn parse_host(word: &str) -> Result<Host, String> {
 /// Parses how many ranks a host takes, at least one.
 fn parse_ranks(number: &str) -> Result<u32, String> {
     let ranks = number.parse().ok().filter(|ranks| *ranks > 0);
-    ranks.ok_or_else(|| format!("{number:?} is not a number of ranks; write, for example, node1:4"))
+    ranks.ok_or_else(|| format!("'{number}' is not a number of ranks; write, for example, node1:4"))
 }
 
 /// The host of each of this many ranks: fills each host in turn, and starts again with the first if ranks are left.

@@ -92,7 +92,7 @@ pub enum RealError {
         ns: f64,
     },
     /// A library name that is not in the comparison.
-    #[error("there is no library {0:?}")]
+    #[error("there is no library '{0}'")]
     Library(String),
     /// Nothing was measured.
     #[error("it has no measurements")]

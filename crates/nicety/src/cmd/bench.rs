@@ -15,7 +15,7 @@ use super::shown::{self, Form};
 use crate::args::fail_if;
 use crate::args::{BenchArgs, REPORT_FILE, Target};
 use crate::config::Config;
-use crate::error::{FAILED, Failure, OK, Outcome, USAGE, one_line};
+use crate::error::{FAILED, Failure, OK, Outcome, USAGE};
 use crate::output::{self, Wanted};
 use crate::progress::Display;
 use crate::signals::Signals;
@@ -152,7 +152,10 @@ fn settings(args: &BenchArgs, config: &Config) -> BTreeMap<String, String> {
 
 /// All problems, one line each.
 fn refused(problems: Vec<PlanError>) -> Failure {
-    Failure { lines: problems.iter().map(|problem| one_line(&problem.to_string())).collect(), status: USAGE }
+    Failure {
+        lines: problems.into_iter().flat_map(|problem| Failure::usage(problem).lines).collect(),
+        status: USAGE,
+    }
 }
 
 /// The destinations of results other than the terminal.
