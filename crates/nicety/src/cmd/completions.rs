@@ -180,9 +180,7 @@ fn values(command: &Command, arg: &Arg, text: &str) -> Vec<Candidate> {
         (_, "device" | "devices") => devices(text),
         ("bench", "set") => settings(text),
         (_, "only") => factors(text),
-        (_, "what") => [reproduce::NICMEM, reproduce::THESIS, reproduce::MULTIRAIL]
-            .map(|paper| candidate(paper, "a paper"))
-            .into(),
+        (_, "what") => reproduce::PAPERS.map(|paper| candidate(paper, "a paper")).into(),
         _ => {
             let possible = arg.get_possible_values();
             possible.iter().map(|value| candidate(value.get_name(), "")).collect()
@@ -261,6 +259,7 @@ mod tests {
             (&["bench", "--only", "source=n"], &["source=nic"]),
             (&["completions", "f"], &["fish"]),
             (&["reproduce", "multirail"], &["multirail-udapl"]),
+            (&["reproduce", ""], &reproduce::PAPERS),
             // File names, or words of another program.
             (&["compare", ""], &[]),
             (&["bench", "--json", "be"], &[]),
