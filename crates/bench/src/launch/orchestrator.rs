@@ -31,8 +31,6 @@ const TICK: Duration = Duration::from_millis(100);
 const START: Duration = Duration::from_secs(30);
 /// For the client to end in order once it was asked to.
 const STOP: Duration = Duration::from_secs(5);
-/// For the client to end in order when the time of the run is up.
-const STOP_CUT: Duration = Duration::from_secs(1);
 /// For the client to say what it saw, once another process has died.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// For another process's end to be reported, once the client has failed.
@@ -234,7 +232,11 @@ impl Launching<'_, '_> {
                 plan.device_of(**i).is_some_and(|d| !d.is_virtual) && !plan.unfit.contains_key(i)
             };
             let sharing = plan.real_cells() - run.never.iter().filter(own).count();
-            let limit = run.deadline.as_ref().map(|deadline| (run.began, deadline.limit(run.pace.is_some())));
+            let limit = run.deadline.as_ref().map(|deadline| Limit {
+                began: run.began,
+                after: deadline.limit(run.pace.is_some()),
+                patience: deadline.stop_patience(),
+            });
             let mut launch = Launch {
                 command: self.command,
                 plan,
@@ -415,13 +417,29 @@ struct Launch<'a, 'k> {
     share: f64,
     /// Cells of all devices that share the time.
     sharing: usize,
-    /// When the run began, and how long after that the launch is cut, once it has measured something.
-    limit: Option<(Time, Duration)>,
+    limit: Option<Limit>,
     progress: &'a mut dyn Progress,
     stop: &'a AtomicBool,
     all: &'a mut Collected<'k>,
     /// Cells that cannot be measured in any launch.
     never: &'a mut BTreeSet<usize>,
+}
+
+/// When a launch is cut, once it has measured something.
+#[derive(Clone, Copy)]
+struct Limit {
+    /// When the run began.
+    began: Time,
+    /// How long after that the launch is cut.
+    after: Duration,
+    /// How long the client may then take to end in order.
+    patience: Duration,
+}
+
+impl Limit {
+    fn is_reached(&self) -> bool {
+        since(self.began) > self.after
+    }
 }
 
 /// How far a launch is.
@@ -544,12 +562,12 @@ impl Launch<'_, '_> {
                 _ => {}
             }
             state.pace.cut |=
-                !state.pace.cells.is_empty() && self.limit.is_some_and(|(began, limit)| since(began) > limit);
+                !state.pace.cells.is_empty() && self.limit.as_ref().is_some_and(Limit::is_reached);
             if state.asked.is_none() && (state.pace.cut || self.stop.load(Ordering::Relaxed)) {
                 crew[client].ask_to_stop();
                 state.asked = Some(now());
             }
-            let patience = if state.pace.cut { STOP_CUT } else { STOP };
+            let patience = self.limit.filter(|_| state.pace.cut).map_or(STOP, |limit| limit.patience);
             if state.asked.is_some_and(|at| since(at) > patience) {
                 // What it was doing takes too long; the crew is killed, what it sent is kept.
                 return Ok(state.pace);
