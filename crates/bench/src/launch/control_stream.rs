@@ -35,12 +35,12 @@ pub(super) struct ControlStream {
     /// What it said of its host when it had opened its device.
     pub(super) about: PeerInfo,
     /// Notified when this side starts to wait for the other's message, and when it has one.
-    pulse: Option<UnixStream>,
+    reports: Option<UnixStream>,
 }
 
-/// What a pulse says: the worker waits for its client's word.
+/// A report: the worker waits for a message of its client.
 pub const WAITS: u8 = 1;
-/// What a pulse says: the worker works.
+/// A report: the worker works.
 pub const WORKS: u8 = 2;
 
 /// A socket on which a whole frame has its time, however small the pieces are in which it comes or goes.
@@ -135,7 +135,7 @@ impl ControlStream {
             name: None,
             theirs,
             about: PeerInfo::default(),
-            pulse: None,
+            reports: None,
         };
         let (client, server) = if me == Party::Client {
             (&ours, &control_stream.theirs)
@@ -153,15 +153,15 @@ impl ControlStream {
         Ok(control_stream)
     }
 
-    /// Continues with a client whose set-up has been read. What this side does is reported on `pulse`, if there is one.
+    /// Continues with a client whose set-up has been read. What this side does is reported on `reports`, if there is one.
     pub(super) fn resume(
         stream: TcpStream,
         theirs: Hello,
-        pulse: Option<UnixStream>,
+        reports: Option<UnixStream>,
     ) -> Result<Self, WireError> {
         let (local, peer) = (stream.local_addr()?.ip(), stream.peer_addr()?);
         let stream = BufReader::new(Patient::new(stream)?);
-        pulse.iter().try_for_each(|pulse| pulse.set_nonblocking(true))?;
+        reports.iter().try_for_each(|reports| reports.set_nonblocking(true))?;
         Ok(Self {
             stream,
             patience: HELLO_PATIENCE,
@@ -170,7 +170,7 @@ impl ControlStream {
             name: None,
             theirs,
             about: PeerInfo::default(),
-            pulse,
+            reports,
         })
     }
 
@@ -230,9 +230,9 @@ impl ControlStream {
 
     /// Reports to the server of this worker what it does, if there is one.
     fn report_state(&self, what: u8) {
-        if let Some(mut pulse) = self.pulse.as_ref() {
+        if let Some(mut reports) = self.reports.as_ref() {
             // A failed write means that nothing listens: ignored.
-            let _ = pulse.write(&[what]);
+            let _ = reports.write(&[what]);
         }
     }
 }

@@ -58,8 +58,8 @@ fn guest(stream: TcpStream) -> Result<(), Fault> {
     let Some(Job::Guest { hello, setup }) = lines.next::<Job>().map_err(control)? else {
         return Err(control("no client came with the job"));
     };
-    let pulse = server.try_clone().map_err(control)?;
-    let control_stream = ControlStream::resume(stream, hello, Some(pulse)).map_err(serving::control);
+    let reports = server.try_clone().map_err(control)?;
+    let control_stream = ControlStream::resume(stream, hello, Some(reports)).map_err(serving::control);
     if let Err(fault) = control_stream.and_then(|control_stream| serving::guest(control_stream, &setup)) {
         let why = plain::line(&fault.to_string());
         write_line(&server, &News::Failed { why, index: None, corrupt: false }).map_err(control)?;
