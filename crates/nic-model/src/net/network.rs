@@ -541,9 +541,9 @@ impl Network {
         own: (usize, Option<usize>),
         channel: u32,
         addr: SocketAddr,
-        how: (u32, Option<Arc<dyn Screen>>),
+        (backlog, screen): (u32, Option<Arc<dyn Screen>>),
     ) -> Result<(ListenerKey, SocketAddr)> {
-        self.connections.listen(&self.cards, own, channel, addr, how)
+        self.connections.listen(&self.cards, own, channel, addr, (backlog, screen))
     }
 
     /// Removes a listener.
