@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bench::experiment::Cell;
+use bench::experiment::{Cell, find};
 use bench::launch::{CellEvent, CellState, Moved, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::number;
-use report::{interval_head, interval_line};
+use report::{interval_head, interval_line, stream_name};
+use results::schema::Measurement;
 use results::stats::median;
 
 use crate::term::{Stream, remark};
@@ -163,7 +164,7 @@ impl Progress for Display<'_> {
 
     fn moved(&mut self, what: &Moved<'_>) {
         let Some(stream) = self.moved_to else { return };
-        let name = format!("{}{}, launch {}", on(what.device), what.cell, what.launch);
+        let name = format!("{}, launch {}", stream_name(&unmeasured(what.device, what.cell)), what.launch);
         let mut text = interval_line(what.interval);
         if self.head != name {
             text.insert_str(0, &interval_head(&name));
@@ -211,6 +212,19 @@ fn describe(what: &CellEvent<'_>, median: Option<String>, left: Option<Duration>
     // Virtual time has only one launch, so its number is not shown.
     let launch = if *launches > 1 { format!(", launch {launch} of {launches}") } else { String::new() };
     format!("{left}{on}{cell}{median}{launch}")
+}
+
+/// A cell as a result without values, for its name; the device if there are several.
+fn unmeasured(device: Option<&str>, cell: &Cell) -> Measurement {
+    let metric = find(&cell.experiment).map(|experiment| experiment.metric(&cell.variant).name);
+    Measurement {
+        experiment: cell.experiment.clone(),
+        device: device.unwrap_or_default().to_owned(),
+        variant: cell.variant.clone(),
+        size_bytes: cell.size,
+        metric: metric.unwrap_or_default().to_owned(),
+        ..Measurement::default()
+    }
 }
 
 /// `shm: ` in front of a cell, if there are several devices.

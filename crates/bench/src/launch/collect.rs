@@ -84,7 +84,7 @@ impl<'a> Collected<'a> {
         warn(
             launches < results::stats::LAUNCHES_FOR_95 as u32 && !plan.is_virtual(),
             "fewer than 6 launches carry no 95 % interval",
-            "leave --set launches at its default",
+            "take six or more (--launches 6)",
         );
         environment.devices = plan.devices.iter().map(known).collect();
         let mut all = Self {

@@ -54,7 +54,8 @@ impl std::fmt::Display for Cell {
             Err(_) => value.to_owned(),
         };
         let factors: Vec<String> = self.variant.iter().map(factor).collect();
-        write!(f, "{} {} {} B", self.experiment, factors.join(" "), self.size)
+        let levels = factors.iter().fold(String::new(), |levels, level| levels + " " + level);
+        write!(f, "{}{levels} {} B", self.experiment, self.size)
     }
 }
 
