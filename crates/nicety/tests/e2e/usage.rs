@@ -130,9 +130,10 @@ fn missing_file_exits_with_2_for_every_option() {
 fn missing_program_is_status_127() {
     let library = std::env::current_exe().expect("this test");
     let library = library.to_str().expect("a name");
-    for arguments in
-        [&["run", "--", "/no/program"][..], &["run", "--dat", "--library", library, "--", "/no/program"]]
-    {
+    for arguments in [
+        &["run", "--library", library, "--", "/no/program"][..],
+        &["run", "--dat", "--library", library, "--", "/no/program"],
+    ] {
         let ended = nicety(arguments);
         assert_eq!((ended.status, ended.out.as_str()), (Some(127), ""), "{arguments:?}: {ended:?}");
         assert!(ended.err.starts_with("nicety: cannot start /no/program: "), "{arguments:?}: {ended:?}");
