@@ -41,7 +41,7 @@ impl Count {
         Self { calls: AtomicU64::new(0), ps: AtomicU64::new(0), bytes: AtomicU64::new(0) }
     }
 
-    /// Its counters.
+    /// The counters of calls, picoseconds and bytes.
     fn all(&self) -> [&AtomicU64; 3] {
         [&self.calls, &self.ps, &self.bytes]
     }

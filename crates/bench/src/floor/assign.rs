@@ -184,7 +184,7 @@ impl Floors {
     }
 }
 
-/// The same with a text of its own.
+/// A floor whose name is an owned text.
 fn own(floor: NamedFloor) -> Option<(f64, String)> {
     floor.map(|(value, what)| (value, what.to_owned()))
 }

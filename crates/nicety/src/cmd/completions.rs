@@ -188,7 +188,7 @@ fn values(command: &Command, arg: &Arg, text: &str) -> Vec<Candidate> {
     }
 }
 
-/// All experiments.
+/// A candidate for each experiment, with what it measures.
 fn experiments() -> impl Iterator<Item = Candidate> {
     all().iter().map(|e| candidate(e.name(), e.about()))
 }

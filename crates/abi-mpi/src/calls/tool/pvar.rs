@@ -162,7 +162,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Stops counting.
+    /// Stops the counter and keeps its value; an error for variables that are no counters.
     fn stop(&mut self) -> Answer {
         if !self.variable.is_counter() {
             return Err(tool_error(c::MPI_T_ERR_PVAR_NO_STARTSTOP));
