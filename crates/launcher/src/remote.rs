@@ -259,7 +259,7 @@ impl Remote {
         let stderr_text = String::from_utf8_lossy(&self.stderr_text);
         let last_line = stderr_text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let why = match agent_sent {
-            Some(text) => format!("its agent sent {text:?}"),
+            Some(text) => format!("its agent sent '{text}'"),
             None if last_line.is_empty() => format!("{} ended ({ended})", self.program_name),
             None => format!("{} ended ({ended}): {last_line}", self.program_name),
         };
@@ -319,7 +319,7 @@ mod tests {
         let why = lost("echo banner >&2; echo 'host: no route' >&2; exit 255");
         assert_eq!(why, "sh ended (exit status: 255): host: no route");
         assert_eq!(lost("exit 0"), "sh ended (exit status: 0)");
-        assert!(lost("echo welcome to host; sleep 100").starts_with("its agent sent \"welcome to host"));
+        assert!(lost("echo welcome to host; sleep 100").starts_with("its agent sent 'welcome to host"));
     }
 
     #[test]
