@@ -2,6 +2,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::journal::{JournalError, Keeping};
 use super::sample::Sample;
@@ -56,7 +57,8 @@ pub(super) struct Collected<'a> {
     begun: Vec<BTreeSet<u32>>,
     /// Devices that were opened this time.
     opened: BTreeSet<usize>,
-    count: u64,
+    /// Cells that were measured or given up, with the launch.
+    done: BTreeSet<(usize, u32)>,
     interrupted: bool,
 }
 
@@ -100,7 +102,7 @@ impl<'a> Collected<'a> {
             launches,
             begun: vec![BTreeSet::new(); plan.devices.len()],
             opened: BTreeSet::new(),
-            count: 0,
+            done: BTreeSet::new(),
             interrupted: false,
         };
         if let Some(keeping) = keeping {
@@ -119,12 +121,12 @@ impl<'a> Collected<'a> {
                 self.environment.devices[device].clock = sample.clock.kind;
             }
             self.samples[index].insert(launch, sample);
-            self.count += 1;
+            self.done.insert((index, launch));
         }
         for (index, why) in keeping.never() {
             if let Entry::Vacant(entry) = self.skipped.entry(index) {
                 entry.insert((self.launches, why));
-                self.count += u64::from(self.launches);
+                self.done.extend((0..self.launches).map(|launch| (index, launch)));
             }
         }
         self.keeping = Some(keeping);
@@ -203,17 +205,17 @@ impl<'a> Collected<'a> {
                 keeping.measured(index, launch, &sample);
             }
             samples.insert(launch, sample);
-            self.count += 1;
+            self.done.insert((index, launch));
         }
     }
 
-    /// Records that a cell was not measured in this launch, nor will be in `others` further launches, which need not
-    /// try.
-    pub(super) fn skipped(&mut self, index: usize, why: String, (never, others): (bool, u32)) {
+    /// Records that a cell is not measured in these launches: in the first it failed or was dropped, the others need not
+    /// try. `never` if no later run needs to try either.
+    pub(super) fn skipped(&mut self, index: usize, why: String, (never, launches): (bool, Range<u32>)) {
         if let (Some(keeping), true) = (&mut self.keeping, never) {
             keeping.cannot(index, &why);
         }
-        self.count += 1 + u64::from(others);
+        self.done.extend(launches.map(|launch| (index, launch)));
         let times = self.skipped.get(&index).map_or(0, |(times, _)| *times);
         self.skipped.insert(index, (times + 1, why));
     }
@@ -223,9 +225,10 @@ impl<'a> Collected<'a> {
         self.interrupted = true;
     }
 
-    /// Cells done, over all launches.
+    /// The number of cells measured or skipped, over all launches. A cell that is measured again in a launch, or dropped
+    /// after it was measured, counts once.
     pub(super) fn count(&self) -> u64 {
-        self.count
+        self.done.len() as u64
     }
 
     /// The reason why nothing requested was measured. Floors for comparison do not count.
@@ -537,7 +540,7 @@ mod tests {
         for (index, cell) in plan.cells.iter().enumerate() {
             match cell.experiment == FLOOR {
                 true => all.measured(index, 0, sample()),
-                false => all.skipped(index, "no way".to_owned(), (true, 0)),
+                false => all.skipped(index, "no way".to_owned(), (true, 0..1)),
             }
         }
         let why = all.in_vain(&plan).expect("in vain");
@@ -548,6 +551,24 @@ mod tests {
         let mut floors = Collected::new(&plan, [None, None], 1, None);
         floors.measured(0, 0, sample());
         assert_eq!(floors.in_vain(&plan), None, "they were asked for");
+    }
+
+    #[test]
+    fn cell_measured_twice_and_then_dropped_counts_once_for_each_launch() {
+        let plan = crate::plan::Plan { quick: true, ..Default::default() }.check().expect("sound");
+        let mut all = Collected::new(&plan, [None, None], 6, None);
+        let sample = || Sample {
+            clock: ClockInfo::default(),
+            sampling: crate::launch::world::plan(1).into(),
+            record: crate::experiment::driver::Record::default(),
+            switches: 0,
+        };
+        all.measured(0, 0, sample());
+        all.measured(0, 0, sample());
+        assert_eq!(all.count(), 1);
+        all.skipped(0, "dropped".to_owned(), (false, 0..6));
+        all.skipped(1, "dropped".to_owned(), (false, 1..6));
+        assert_eq!(all.count(), 6 + 5);
     }
 
     /// Goal: whatever weakens the numbers is in the file, so that readers see it without our report.

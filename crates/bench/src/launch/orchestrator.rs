@@ -281,7 +281,7 @@ impl Launching<'_, '_> {
         self.progress.note(&deadline.remark(dropped.len(), self.plan.real_cells()));
         for index in dropped {
             run.never.insert(index);
-            self.all.skipped(index, deadline.reason(), (false, self.launches - number - 1));
+            self.all.skipped(index, deadline.reason(), (false, number..self.launches));
         }
     }
 }
@@ -639,12 +639,9 @@ impl Launch<'_, '_> {
             }
             News::Skipped { index, why, never } => {
                 self.report_cell(index, CellState::Skipped { why: &why });
-                let others = if never && self.never.insert(index) {
-                    self.plan.launches() - self.number - 1
-                } else {
-                    0
-                };
-                self.all.skipped(index, why, (never, others));
+                let end =
+                    if never && self.never.insert(index) { self.plan.launches() } else { self.number + 1 };
+                self.all.skipped(index, why, (never, self.number..end));
                 state.has_ended(index);
             }
             News::Done { noise } => {

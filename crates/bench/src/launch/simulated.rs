@@ -78,7 +78,7 @@ pub(super) fn run(
                 }
                 Ok((index, Err(fault))) => {
                     let why = fault.to_string();
-                    all.skipped(index, why.clone(), (false, 0));
+                    all.skipped(index, why.clone(), (false, 0..1));
                     view.report(all.count(), index, CellState::Skipped { why: &why });
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
