@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::floor::FLOOR;
-use crate::plan::{CheckedPlan, DEADLINE, SHARE_MIN};
+use crate::plan::{CheckedPlan, SHARE_MIN, Time};
 use results::stats::LAUNCHES_FOR_95;
 
 /// The part of the time in which the first launch shows how fast the machine is, before it is cut.
@@ -47,13 +47,9 @@ impl Pace {
 impl Deadline {
     /// The deadline of a plan; `None` if the number of launches was given, as then all launches are made.
     pub(super) fn of(plan: &CheckedPlan) -> Option<Self> {
-        if plan.is_virtual() || plan.values.is_set("launches") {
-            return None;
-        }
-        let budget = plan.values.real("budget");
         Some(Self {
-            seconds: DEADLINE * budget,
-            budget,
+            seconds: Time::deadline(plan)?,
+            budget: plan.values.real("budget"),
             launches: plan.launches(),
             cells: by_importance(plan),
         })

@@ -11,7 +11,7 @@ use results::stats::LAUNCHES_FOR_95;
 /// A run may take this many times its budget of timed work; beyond it later launches sample less.
 pub(crate) const WALL: f64 = 1.2;
 /// A run without a given number of launches ends within this many times its budget: cells are dropped for that.
-pub(crate) const DEADLINE: f64 = 2.0;
+const DEADLINE: f64 = 2.0;
 /// Launches sample at least this share of their time, however slow the rest is.
 pub(crate) const SHARE_MIN: f64 = 0.1;
 /// Operations of a pilot (there are two if there is time), and samples of the first round.
@@ -59,11 +59,18 @@ impl Time {
         }
         let least_seconds = f64::from(fewest(plan)) * (starts + least);
         // Beyond the budget, launches and samples are reduced first.
-        let least =
-            if plan.values.is_set("launches") { least_seconds } else { least_seconds.min(DEADLINE * budget) };
+        let least = Self::deadline(plan).map_or(least_seconds, |deadline| least_seconds.min(deadline));
         let lid = (WALL * budget).max(least);
         let [seconds, quiet_seconds] = [whole, quiet].map(|cells| (launches * (starts + cells)).min(lid));
         Self { seconds, quiet_seconds, least_seconds }
+    }
+
+    /// Seconds after which a run ends in any case; `None` if it simulates, or if the number of launches was given: then all
+    /// are made.
+    #[must_use]
+    pub fn deadline(plan: &CheckedPlan) -> Option<f64> {
+        let has_deadline = !plan.is_virtual() && !plan.values.is_set("launches");
+        has_deadline.then(|| DEADLINE * plan.values.real("budget"))
     }
 
     /// Why the plan's budget cannot be kept, if it cannot.

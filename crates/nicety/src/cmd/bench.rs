@@ -7,7 +7,7 @@ mod words;
 use std::collections::BTreeMap;
 
 use bench::launch::{self, BenchError};
-use bench::plan::{Only, Plan, PlanError, Time};
+use bench::plan::{Only, Plan, PlanError};
 use results::schema::Run;
 use results::variant::factor;
 
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     words::foretell(&plan);
     let moved = (!form.is_data()).then(|| outputs.people());
     let mut display = Display::new(args.plain, &signals.stop).verbose(args.shown.verbose).moved_to(moved);
-    display = display.expecting(Time::of(&plan).seconds);
+    display = display.expecting(&plan);
     let measured = launch::run(&plan, &mut display, &signals.stop).map(words::stamped);
     display.clear();
     let interrupted = signals.status();

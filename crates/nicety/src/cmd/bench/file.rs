@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use bench::launch::{self, Found, Journal, JournalError, WorkerCommand};
-use bench::plan::Time;
 use bench::planfile::{self, Part};
 use host::bounded;
 use report::number::plural;
@@ -173,7 +172,7 @@ impl Survey<'_> {
             remark(format_args!("part {} ({} of {})", part.name, number + 1, parts.len()));
             let display = Display::new(self.args.plain, &self.signals.stop).verbose(self.args.shown.verbose);
             let display = display.moved_to((!self.form.is_data()).then_some(Stream::Out));
-            let mut display = display.expecting(Time::of(&part.plan).seconds);
+            let mut display = display.expecting(&part.plan);
             let journal = Some(&mut self.journal);
             let measured =
                 launch::run_keeping(&command, &part.plan, journal, &mut display, &self.signals.stop);
