@@ -211,7 +211,7 @@ fn chosen(only: &[String], wide: bool) -> Result<Vec<&'static Step>> {
     let all = || STEPS.iter().chain(WIDE);
     if let Some(unknown) = only.iter().find(|name| !all().any(|step| step.name == **name)) {
         let known: Vec<&str> = all().map(|step| step.name).collect();
-        bail!("there is no step {unknown:?}; the steps are {}", known.join(", "));
+        bail!("there is no step '{unknown}'; the steps are {}", known.join(", "));
     }
     Ok(match only {
         [] if wide => all().collect(),

@@ -44,6 +44,7 @@ fn call_function<const COUNT: usize>(function: Address, arguments: [usize; COUNT
     returned.map(|word| word as i32).map_err(|ffi::Thrown| exception_error())
 }
 
+/// Records and returns the error for a function of the program that threw an exception.
 #[cold]
 fn exception_error() -> mpi::Error {
     profile::record_exception();
@@ -130,6 +131,7 @@ impl AttributeFunctions {
         Ok((flag != 0).then_some(copied))
     }
 
+    /// Calls the attribute's delete function.
     pub(crate) fn delete(self, handle: usize, key: i32, value: usize) -> mpi::Result<()> {
         if self.delete == NO_FUNCTION {
             return Ok(());
@@ -220,6 +222,7 @@ pub(crate) struct ConversionFunctions {
     pub(crate) is_large: bool,
 }
 
+/// The error for a count that a datatype does not allow.
 fn count_error(error: datatypes::Error) -> mpi::Error {
     mpi::Error::new(Class::COUNT, error.text)
 }

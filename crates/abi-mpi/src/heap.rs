@@ -15,6 +15,7 @@ pub(crate) fn check_for_more() -> Answer<()> {
     if OWN.has_memory() { Ok(()) } else { Err(no_more()) }
 }
 
+/// The error if there is no memory for another object.
 #[cold]
 fn no_more() -> Fault {
     let text = "there is no memory for more objects; free some, or raise the limit (is data limited? see ulimit -d and -v)";

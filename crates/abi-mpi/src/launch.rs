@@ -55,6 +55,7 @@ struct Manager {
     stream: Box<dyn Stream>,
 }
 
+/// An error without a class of its own.
 fn other(text: impl std::fmt::Display) -> Error {
     Error::new(Class::OTHER, text)
 }
@@ -63,7 +64,7 @@ fn other(text: impl std::fmt::Display) -> Error {
 fn number(name: &str) -> Result<u32> {
     let unset = |_| other(format_args!("{name} is not set, although another of PMI's variables is"));
     let text = env::var(name).map_err(unset)?;
-    text.parse().map_err(|_| other(format_args!("{name} is no number: {text:?}")))
+    text.parse().map_err(|_| other(format_args!("{name} is no number: '{text}'")))
 }
 
 /// The stream to the process manager, and the way to join over it; `None` without a process manager.
@@ -140,6 +141,7 @@ impl Launch {
         Ok(Self { rank, size, appnum, universe, is_one_host, local_size, kvs, services: Mutex::default() })
     }
 
+    /// From a launcher that offers PMIx.
     fn from_pmix(pmix: Pmix) -> Result<Self> {
         let job = pmix.job()?;
         let is_one_host = job.local_size == Some(job.size);
@@ -203,7 +205,7 @@ impl Launch {
         if self.request(Class::SERVICE, &Request::Unpublish { service: &name })?.is_some() {
             return Ok(());
         }
-        let none = || Error::new(Class::SERVICE, format_args!("no process has published {service:?}"));
+        let none = || Error::new(Class::SERVICE, format_args!("no process has published '{service}'"));
         lock(&self.services).remove(&name).map(drop).ok_or_else(none)
     }
 
@@ -274,10 +276,12 @@ fn service_key(service: &str) -> String {
 /// PMI values must not contain semicolons or backslashes.
 const ESCAPED: [(char, &str); 3] = [('%', "%25"), (';', "%3b"), ('\\', "%5c")];
 
+/// Replaces characters that PMI does not allow.
 fn escape(value: &str) -> String {
     ESCAPED.iter().fold(value.to_owned(), |text, (plain, escaped)| text.replace(*plain, escaped))
 }
 
+/// Reverts [`escape`].
 fn unescape(value: &str) -> String {
     ESCAPED
         .iter()
@@ -286,6 +290,7 @@ fn unescape(value: &str) -> String {
 }
 
 impl Manager {
+    /// Sends all requests that wait.
     fn send(&mut self) -> Result<()> {
         while !self.client.transmit().is_empty() {
             let sent = self.stream.write(self.client.transmit()).map_err(other)?;
@@ -309,6 +314,7 @@ impl Manager {
         }
     }
 
+    /// Sends a request, and waits for its answer.
     fn request(&mut self, request: &Request<'_>) -> Result<Event> {
         self.client.request(request).map_err(other)?;
         match self.next_event()? {

@@ -57,6 +57,7 @@ pub(crate) fn datatype_of(argument: &'static str, count: i64, handle: types::Dat
     objects::datatype(handle, argument).or_else(|fault| null_datatype(count, handle, fault))
 }
 
+/// Accepts a null datatype for a count of 0.
 #[cold]
 fn null_datatype(count: i64, handle: types::Datatype, fault: Fault) -> Answer<Datatype> {
     let is_excused = handle.value() == c::MPI_DATATYPE_NULL && count == 0;
@@ -106,11 +107,13 @@ pub(crate) fn buffer_of(
         .map_err(|error| buffer_error(names, address, error))
 }
 
+/// The error for a negative count.
 #[cold]
 fn negative_count(names: ArgumentNames, count: i64) -> Fault {
     Fault::new(c::MPI_ERR_COUNT, format!("{}: {count} is negative", names.count))
 }
 
+/// The error of a buffer, with the name of the argument that caused it.
 #[cold]
 fn buffer_error(names: ArgumentNames, address: Address, error: mpi::Error) -> Fault {
     let name = match error.class {

@@ -167,6 +167,7 @@ fn get_created<K: ObjectKind>(handle: Handle<K>, argument: &'static str) -> Answ
     object.map(|object| Ref::Created(object, PhantomData)).ok_or_else(|| invalid_handle(handle, argument))
 }
 
+/// The error for a handle without an object of its kind.
 #[cold]
 fn invalid_handle<K: ObjectKind>(handle: Handle<K>, argument: &'static str) -> Fault {
     Fault::new(K::CODE, format!("{argument}: {handle:?} is no {}, or one that was freed", K::NAME))
@@ -187,6 +188,7 @@ pub(crate) fn insert<K: ObjectKind>(object: K::Object) -> Answer<Handle<K>> {
     handle.map(|handle| Handle::new(handle.addr())).map_err(no_handle)
 }
 
+/// The error if no more handles can be created.
 #[cold]
 fn no_handle(why: InsertError) -> Fault {
     let text = match why {

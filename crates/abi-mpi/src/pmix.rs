@@ -102,6 +102,7 @@ enum PmixValue {
     Number(u32),
 }
 
+/// An error without a class of its own.
 fn other(text: impl Display) -> Error {
     Error::new(Class::OTHER, text)
 }
@@ -150,6 +151,7 @@ unsafe fn symbol<T: Copy>(library: *mut c_void, name: &CStr) -> Result<T> {
 }
 
 impl Functions {
+    /// Looks up the functions in the loaded library.
     fn load_from(library: *mut c_void) -> Result<Self> {
         // SAFETY: `pmix.h` declares these functions with these types.
         unsafe {
@@ -166,6 +168,7 @@ impl Functions {
         }
     }
 
+    /// The library's status as a result; `what` was tried.
     fn check(&self, status: c_int, what: impl Display) -> Result<()> {
         if status == SUCCESS {
             return Ok(());
@@ -190,6 +193,7 @@ impl Info {
     }
 }
 
+/// A text as the library takes it.
 fn c_string(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| other("PMIx takes no text with a zero in it"))
 }
@@ -222,6 +226,7 @@ impl Pmix {
         })
     }
 
+    /// The value of a key that a rank has published.
     fn get_value(&self, rank: u32, key: &str) -> Result<PmixValue> {
         let name = c_string(key)?;
         let from = Proc { rank, ..self.own };

@@ -317,9 +317,9 @@ mod tests {
         let hostile = thread::spawn(move || {
             // The port closes the connection during the write.
             let _ = peer.write_all(&vec![0x6e; 1 << 20]);
-            let mut said = Vec::new();
-            let _ = peer.read_to_end(&mut said);
-            said.len()
+            let mut answer = Vec::new();
+            let _ = peer.read_to_end(&mut answer);
+            answer.len()
         });
         assert!(port.accept(process, Some(Span::from_ms(200))).is_err());
         assert!(hostile.join().expect("no panic") <= CHALLENGE);

@@ -41,6 +41,7 @@ impl Count {
         Self { calls: AtomicU64::new(0), ps: AtomicU64::new(0), bytes: AtomicU64::new(0) }
     }
 
+    /// The counters of calls, picoseconds and bytes.
     fn all(&self) -> [&AtomicU64; 3] {
         [&self.calls, &self.ps, &self.bytes]
     }
@@ -61,12 +62,13 @@ pub(crate) fn begin_call() -> Option<Time> {
     if FLAGS.load(Ordering::Relaxed) == 0 { None } else { Some(now()) }
 }
 
+/// The time; zero before the process exists.
 #[cold]
 fn now() -> Time {
     PROCESS.get().map_or(Time::ZERO, |process| process.host().now())
 }
 
-/// Switches events on or off; returns whether that is a change.
+/// Makes tools receive events, or stops that; returns whether this changed anything.
 pub(crate) fn set_events_enabled(on: bool) -> bool {
     let before = if on {
         FLAGS.fetch_or(EVENTS, Ordering::Relaxed)
@@ -150,6 +152,7 @@ fn traffic_by_peer(process: &Process) -> Vec<Traffic> {
 }
 
 impl Recording {
+    /// Begins a profiled period, unless one has begun.
     fn switch_on(&mut self, process: &Process) {
         if self.since.is_none() {
             self.since = Some((process.host().now(), traffic_by_peer(process)));
@@ -158,6 +161,7 @@ impl Recording {
         }
     }
 
+    /// Ends the profiled period, and adds its time and traffic.
     fn switch_off(&mut self, process: &Process) {
         FLAGS.fetch_and(!PROFILE, Ordering::Relaxed);
         let Some((since, before)) = self.since.take() else { return };
@@ -168,6 +172,7 @@ impl Recording {
         }
     }
 
+    /// Removes all that was counted; a profiled period begins anew.
     fn clear(&mut self, process: &Process) {
         let was_on = self.since.is_some();
         self.switch_off(process);

@@ -63,6 +63,7 @@ pub(crate) fn state() -> Answer<&'static State> {
     }
 }
 
+/// The state while a session is open; an error otherwise.
 #[cold]
 fn state_in_session(state: Option<&'static State>) -> Answer<&'static State> {
     let why =
@@ -78,6 +79,7 @@ pub(crate) fn world() -> Option<&'static mpi::Comm> {
     state.map(|state| state.process.world())
 }
 
+/// The process of the library, which must be in use.
 #[inline]
 pub(crate) fn process() -> Answer<&'static Process> {
     state().map(|state| &state.process)
@@ -283,10 +285,12 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     Ok(Config { ports, connect, node, addresses, oversubscribed, match_engine, tuning, fast_path, one_sided })
 }
 
+/// The value of an environment variable, if it is set and not empty.
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// The error for an environment variable, with its possible values.
 fn invalid_variable(name: &str, value: String, are: &str) -> mpi::Error {
     mpi::Error::new(mpi::Class::OTHER, format_args!("{name}={value}: it is {are}"))
 }
@@ -313,6 +317,7 @@ fn path_options() -> mpi::Result<(bool, OneSided)> {
     Ok((fast_path, one_sided))
 }
 
+/// Where Portals matches messages, from the environment.
 fn match_engine() -> mpi::Result<MatchEngine> {
     let matcher = match variable("NICETY_PORTALS_ENGINE") {
         None => Matcher::default(),
@@ -330,7 +335,7 @@ fn match_engine() -> mpi::Result<MatchEngine> {
 fn algorithms(text: &str) -> mpi::Result<BTreeMap<CollKind, String>> {
     let wrong = |part: &str| {
         let kinds: Vec<&str> = CollKind::ALL.into_iter().map(CollKind::name).collect();
-        let text = format!("NICETY_ALGORITHMS: {part:?} is no KIND=NAME; kinds are {}", kinds.join(", "));
+        let text = format!("NICETY_ALGORITHMS: '{part}' is no KIND=NAME; kinds are {}", kinds.join(", "));
         mpi::Error::new(mpi::Class::OTHER, text)
     };
     let parts = text.split(',').filter(|part| !part.is_empty());

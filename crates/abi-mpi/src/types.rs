@@ -17,10 +17,12 @@ impl<K> Handle<K> {
         Self(value, PhantomData)
     }
 
+    /// The handle's value for the program.
     pub(crate) const fn value(self) -> usize {
         self.0
     }
 
+    /// Whether it is a constant of the standard.
     pub(crate) const fn is_predefined(self) -> bool {
         self.0 < PREDEFINED
     }

@@ -108,7 +108,7 @@ pub fn serve_with(
     while !stop.load(Ordering::Relaxed) {
         admission.wait(&listener, sessions.watched());
         admission.accept(&listener, &mut |why| log.write(why));
-        let (clients, refused) = admission.hear();
+        let (clients, refused) = admission.read_visitors();
         for (peer, why) in refused {
             log.write(&format!("{peer}: refused: {why}"));
         }

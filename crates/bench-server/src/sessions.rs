@@ -63,7 +63,8 @@ struct Running {
     child: Child,
     /// To see it end; the process alone reads and writes.
     stream: TcpStream,
-    pulse: UnixStream,
+    /// The process reports here that it waits or measures, and why it failed.
+    reports: UnixStream,
     failure_text: Vec<u8>,
     /// Whether the process waits for its client; otherwise it measures.
     is_waiting: bool,
@@ -164,7 +165,7 @@ impl Sessions {
         let running = self.running.iter().flat_map(|one| {
             // The end of a stream is level-triggered: once seen, it would be reported on every poll.
             let stream = one.disconnected.is_none().then(|| (one.stream.as_fd(), PollFlags::RDHUP));
-            stream.into_iter().chain(one.kill_reason.is_none().then(|| (one.pulse.as_fd(), PollFlags::IN)))
+            stream.into_iter().chain(one.kill_reason.is_none().then(|| (one.reports.as_fd(), PollFlags::IN)))
         });
         waiting.chain(running)
     }
@@ -200,12 +201,12 @@ impl Running {
     fn start(command: &WorkerCommand, client: Client, setup: Setup) -> io::Result<Self> {
         let Client { stream, peer, hello } = client;
         let watched = stream.try_clone()?;
-        let (child, pulse) = guest::start(command, stream, hello, setup)?;
+        let (child, reports) = guest::start(command, stream, hello, setup)?;
         Ok(Self {
             peer,
             child,
             stream: watched,
-            pulse,
+            reports,
             failure_text: Vec::new(),
             is_waiting: false,
             since: now(),
@@ -259,7 +260,7 @@ impl Running {
     /// Reads reports of the process: that it waits or measures, and finally why it failed.
     fn read_reports(&mut self) {
         let mut bytes = [0; 1024];
-        while let Ok(n @ 1..) = self.pulse.read(&mut bytes) {
+        while let Ok(n @ 1..) = self.reports.read(&mut bytes) {
             for byte in &bytes[..n] {
                 match *byte {
                     WAITS | WORKS => (self.is_waiting, self.since) = (*byte == WAITS, now()),

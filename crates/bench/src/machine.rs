@@ -94,18 +94,21 @@ pub(crate) fn as_peer() -> PeerInfo {
     PeerInfo { host, kernel, cpu, cores, nicety_version, ..PeerInfo::default() }
 }
 
+/// The processor's name.
 fn cpu_model() -> Option<String> {
     let info = bounded::kernel_text("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|l| l.starts_with("model name") || l.starts_with("CPU part"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
+/// The machine's memory.
 fn memory_bytes() -> Option<u64> {
     let info = bounded::kernel_text("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
+/// Whether the time-stamp counter runs at a constant rate and never stops.
 fn tsc_invariant() -> Option<bool> {
     let info = bounded::kernel_text("/proc/cpuinfo").ok()?;
     let flags = info.lines().find(|l| l.starts_with("flags"))?;

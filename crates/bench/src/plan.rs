@@ -27,7 +27,7 @@ use levels::Levels;
 pub use only::Only;
 use results::schema::{self, Origin, Parameter};
 pub use time::Time;
-pub(crate) use time::{DEADLINE, SHARE_MIN, WALL};
+pub(crate) use time::{SHARE_MIN, WALL};
 #[cfg(test)]
 pub(crate) use time::{launch_seconds, operation_seconds, setup_seconds};
 pub use words::{DEFAULT_PORT, did_you_mean, one_line};

@@ -148,6 +148,7 @@ impl Token {
         unhex(proof).is_some_and(|proof| self.mac(who, nonces).verify_slice(&proof).is_ok())
     }
 
+    /// The authentication code of both nonces for one side.
     fn mac(&self, who: Party, nonces: [&Nonce; 2]) -> Hmac<Sha256> {
         // HMAC takes keys of any length; the error is for other codes.
         let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(self.0.as_bytes())
@@ -166,10 +167,12 @@ impl Token {
     }
 }
 
+/// Bytes as hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Bytes from hexadecimal digits.
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> =
         text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;

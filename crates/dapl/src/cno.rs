@@ -176,7 +176,9 @@ impl CnoInner {
     }
 
     fn wait(&self, timeout: Option<Span>) -> Option<Label> {
-        self.ia.host.wait("Cno::wait", &self.ia.shared(), self.ia.deadline(timeout), || self.poll_all())
+        self.ia
+            .host
+            .wait("Cno::wait", &self.ia.any_event_source(), self.ia.deadline(timeout), || self.poll_all())
     }
 
     fn poll_all(&self) -> Option<Label> {

@@ -211,14 +211,14 @@ impl Evd {
         if threshold == 0 || threshold > inner.qlen.load(Ordering::Relaxed) {
             return Err(Error::argument(Subtype::Arg3));
         }
-        let mut woken = true;
-        if let Some(event) = inner.poll_full(threshold as usize, &mut woken)? {
+        let mut may_end_wait = true;
+        if let Some(event) = inner.poll_full(threshold as usize, &mut may_end_wait)? {
             return Ok((event, inner.queued.load(Ordering::Relaxed)));
         }
         self.wait_longer(timeout, threshold as usize)
     }
 
-    /// The rest of [`Evd::wait`], after a poll without success.
+    /// The rest of [`Evd::wait`], after a poll without success: polls, and sleeps until something arrives or the time is up.
     fn wait_longer(&self, timeout: Option<Span>, threshold: usize) -> Result<(Event, usize)> {
         const CALL: &str = "Evd::wait";
         let inner = &*self.0;
@@ -230,16 +230,18 @@ impl Evd {
         }
         let host = &inner.ia.host;
         let deadline = inner.ia.deadline(timeout);
-        let mut woken = false;
+        let mut may_end_wait = false;
         let solicited = inner.has_state(SOLICITED) && inner.ia.channel.is_some();
         // Declared outside of the loop: an event that is returned through the loop is copied at each step.
         let mut found = Err(Error::new(ErrorKind::TimeoutExpired, Subtype::None));
         if solicited {
-            let mut poll = || inner.check_waitable().and_then(|()| inner.poll_armed(threshold, &mut woken));
-            let shared = inner.ia.shared();
-            host.wait(CALL, &shared, deadline, || poll().transpose().map(|event| found = event));
+            let mut poll =
+                || inner.check_waitable().and_then(|()| inner.poll_and_arm(threshold, &mut may_end_wait));
+            let any_event = inner.ia.any_event_source();
+            host.wait(CALL, &any_event, deadline, || poll().transpose().map(|event| found = event));
         } else {
-            let mut poll = || inner.check_waitable().and_then(|()| inner.poll_full(threshold, &mut woken));
+            let mut poll =
+                || inner.check_waitable().and_then(|()| inner.poll_full(threshold, &mut may_end_wait));
             host.wait(CALL, inner, deadline, || {
                 found = match if threshold == 1 { inner.poll_fast() } else { FastPollResult::NeedsFullPoll } {
                     FastPollResult::Found(event) => Ok(Event::Dto(event)),
@@ -445,30 +447,30 @@ impl EvdInner {
         FastPollResult::NeedsFullPoll
     }
 
-    /// Takes an event, if at least `threshold` events are queued and `woken` is set: an event that wakes a waiter has arrived
-    /// since the wait began.
+    /// Polls the device directly. Takes an event, if at least `threshold` events are queued and `may_end_wait` is set: an event
+    /// that wakes a waiter has arrived since the wait began.
     #[inline]
-    fn poll_full(&self, threshold: usize, woken: &mut bool) -> Result<Option<Event>> {
+    fn poll_full(&self, threshold: usize, may_end_wait: &mut bool) -> Result<Option<Event>> {
         if self.flags.intersects(EvdFlags::CR | EvdFlags::CONNECTION | EvdFlags::ASYNC) {
             self.ia.dispatch();
         }
         if let Some(cq) = &self.cq {
             let mut completions = self.lock_completions();
             loop {
-                *woken |= self.take_wake_pending();
-                if *woken && self.queued.load(Ordering::Acquire) >= threshold {
+                *may_end_wait |= self.take_wake_pending();
+                if *may_end_wait && self.queued.load(Ordering::Acquire) >= threshold {
                     break;
                 }
                 let Some((event, wakes)) = self.take_completion(cq, &mut completions)? else { break };
-                if threshold == 1 && (wakes || *woken) && !self.has_queued() {
+                if threshold == 1 && (wakes || *may_end_wait) && !self.has_queued() {
                     return Ok(Some(event));
                 }
-                *woken |= wakes;
+                *may_end_wait |= wakes;
                 self.queue(event);
             }
         }
-        *woken |= self.take_wake_pending();
-        Ok(self.take_queued(threshold, *woken))
+        *may_end_wait |= self.take_wake_pending();
+        Ok(self.take_queued(threshold, *may_end_wait))
     }
 
     /// Whether another thread has queued an event that wakes a waiter since this was last called.
@@ -476,17 +478,19 @@ impl EvdInner {
         self.wake_pending.load(Ordering::Relaxed) && self.wake_pending.swap(false, Ordering::Acquire)
     }
 
-    /// Polls with the device's notification as the wake-up: for receives that wake a waiter only if solicited.
-    fn poll_armed(&self, threshold: usize, woken: &mut bool) -> Result<Option<Event>> {
+    /// Does as [`EvdInner::poll_full`], but sets `may_end_wait` only if the device has notified, and arms its next notification:
+    /// for receives that wake a waiter only if solicited.
+    fn poll_and_arm(&self, threshold: usize, may_end_wait: &mut bool) -> Result<Option<Event>> {
         self.ia.dispatch_channel();
         self.queue_completions_and_arm(true)?;
-        *woken |=
+        *may_end_wait |=
             self.wake_pending.swap(false, Ordering::Acquire) | self.notified.swap(false, Ordering::Acquire);
-        Ok(self.take_queued(threshold, *woken))
+        Ok(self.take_queued(threshold, *may_end_wait))
     }
 
-    fn take_queued(&self, threshold: usize, woken: bool) -> Option<Event> {
-        if !woken || self.queued.load(Ordering::Acquire) < threshold {
+    /// Takes the first queued event, if at least `threshold` are queued and the wait may end.
+    fn take_queued(&self, threshold: usize, may_end_wait: bool) -> Option<Event> {
+        if !may_end_wait || self.queued.load(Ordering::Acquire) < threshold {
             return None;
         }
         let mut queue = lock(&self.queue);

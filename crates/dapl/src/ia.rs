@@ -230,8 +230,8 @@ impl IaInner {
     }
 
     /// The event source of threads that wait for any event of the adapter.
-    pub(crate) fn shared(&self) -> impl Source + '_ {
-        Shared(self)
+    pub(crate) fn any_event_source(&self) -> impl Source + '_ {
+        AnyEvent(self)
     }
 
     /// Wakes the threads that wait for any event of the adapter.
@@ -390,9 +390,10 @@ impl Drop for IaInner {
     }
 }
 
-struct Shared<'i>(&'i IaInner);
+/// The event source of threads that wait for any event of the adapter.
+struct AnyEvent<'i>(&'i IaInner);
 
-impl Source for Shared<'_> {
+impl Source for AnyEvent<'_> {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         self.0.wakeup.prepare_wait(wakes);
         self.0.channel.iter().for_each(|channel| channel.prepare_wait(wakes));

@@ -83,24 +83,24 @@ pub(crate) const fn decode_receipt(to: u64) -> Option<u32> {
 impl OpenRequest {
     /// How many messages of this request a receipt counts.
     #[must_use]
-    pub const fn counted(&self) -> u32 {
+    pub const fn counted_messages(&self) -> u32 {
         let other = !matches!(self.effect, PeerEffect::Send) && self.len > 0;
         self.sends.1 + other as u32
     }
 }
 
-/// How many of the open requests have arrived and need no answer, by the peer's receipt; `earlier` is the number of
-/// counted messages of earlier requests.
+/// How many of the open requests, from the first, have arrived in full and need no answer. `peer_count` is the count of
+/// messages in the peer's receipt, if it sent one; `earlier` is the number of counted messages of earlier requests.
 #[must_use]
-pub fn count_arrived(receipt: Option<u32>, earlier: u32, open: &[OpenRequest]) -> usize {
-    let all = open.iter().fold(0_u32, |sum, o| sum.wrapping_add(o.counted()));
+pub fn count_arrived(peer_count: Option<u32>, earlier: u32, open: &[OpenRequest]) -> usize {
+    let all = open.iter().fold(0_u32, |sum, o| sum.wrapping_add(o.counted_messages()));
     // A count above the sum of all requests cannot be valid.
-    let Some(mut left) = receipt.map(|n| n.wrapping_sub(earlier)).filter(|left| *left <= all) else {
+    let Some(mut left) = peer_count.map(|n| n.wrapping_sub(earlier)).filter(|left| *left <= all) else {
         return 0;
     };
     let whole = open.iter().take_while(|o| {
-        let enough = o.effect != PeerEffect::Fetch && o.counted() <= left;
-        left -= if enough { o.counted() } else { 0 };
+        let enough = o.effect != PeerEffect::Fetch && o.counted_messages() <= left;
+        left -= if enough { o.counted_messages() } else { 0 };
         enough
     });
     whole.count()

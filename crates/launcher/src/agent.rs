@@ -70,6 +70,7 @@ pub fn run(version: String) -> Outcome {
 }
 
 impl Agent {
+    /// Encodes the crew's events as output; discards them once the output is closed.
     fn encode_events(&mut self) {
         while let Some(event) = self.crew.next_event() {
             self.is_gone |= event == CrewEvent::Finished;
@@ -80,6 +81,7 @@ impl Agent {
         }
     }
 
+    /// Sleeps until a descriptor is ready or a deadline of the crew has passed.
     fn wait_ready(&self) -> Result<Vec<PollSource>, Failure> {
         let (orders, output) = (stdin(), stdout());
         let mut wanted: Vec<PollEntry<'_, PollSource>> =
@@ -96,6 +98,7 @@ impl Agent {
             .map_err(|why| Failure::run(format!("cannot wait: {why}; check the memory of this host")))
     }
 
+    /// Handles a descriptor that is ready.
     fn handle(&mut self, watch: PollSource) {
         match watch {
             PollSource::Signals => {

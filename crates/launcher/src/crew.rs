@@ -144,10 +144,12 @@ impl Crew {
         }
     }
 
+    /// The next event for mpirun, in the order in which they happened.
     pub(super) fn next_event(&mut self) -> Option<CrewEvent> {
         self.events.pop_front()
     }
 
+    /// When [`Crew::reap_and_kill`] has to be called although nothing is ready.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.kill_at.into_iter().chain(self.dumps_at).min()
     }
@@ -320,6 +322,7 @@ impl Crew {
             .env("MPI_LOCALNRANKS", start.local_size.to_string());
     }
 
+    /// The process of a rank; `None` if it has ended or was never started.
     fn process(&mut self, number: u32) -> Option<&mut Process> {
         self.processes.get_mut(&number)
     }
@@ -344,6 +347,7 @@ impl Crew {
         self.close_pmi(number);
     }
 
+    /// Closes the PMI stream of a process, and reports its end once.
     fn close_pmi(&mut self, number: u32) {
         let Some(process) = self.process(number) else { return };
         process.to_pmi.clear();
@@ -352,6 +356,8 @@ impl Crew {
         }
     }
 
+    /// Writes answers to a process, as many bytes as its PMI stream accepts.
+    /// A process that reads too little loses its stream.
     fn write_pmi(&mut self, number: u32) {
         let Some(process) = self.process(number) else { return };
         let Some(stream) = process.pmi.as_mut() else { return process.to_pmi.clear() };
@@ -374,6 +380,7 @@ impl Crew {
         self.write_input(number);
     }
 
+    /// Writes queued input to a process, as many bytes as its pipe accepts, and reports when all is written.
     fn write_input(&mut self, number: u32) {
         let Some(process) = self.process(number) else { return };
         let is_open = process.input.as_mut().is_some_and(|pipe| write_some(pipe, &mut process.to_input));
@@ -461,12 +468,14 @@ impl Crew {
         self.kill_at.get_or_insert_with(|| Instant::now() + GRACE);
     }
 
+    /// Kills all processes now.
     fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.was_killed = true;
         self.kill_at = Some(Instant::now() + GRACE);
     }
 
+    /// Sends a signal to the process groups of all ranks.
     fn signal(&self, signal: Signal) {
         for process in self.processes.values() {
             if signal == Signal::KILL && process.is_being_dumped() {

@@ -20,10 +20,12 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// A mistake in the command line or in a file that it names.
     pub(crate) fn usage(problem: impl std::fmt::Display) -> Self {
         Self::Usage(problem.to_string())
     }
 
+    /// A failure while the job starts or runs.
     pub(crate) fn run(problem: impl std::fmt::Display) -> Self {
         Self::Run(problem.to_string())
     }

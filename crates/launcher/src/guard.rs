@@ -41,6 +41,7 @@ impl Guard {
         let _ = self.0.wait();
     }
 
+    /// Sends a line to the guard.
     fn send_line(&mut self, line: &str) {
         if let Some(to) = &mut self.0.stdin {
             // The guard may have been killed: the ranks run on without it.

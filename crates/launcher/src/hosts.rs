@@ -14,7 +14,7 @@ const FILE_MAX: u64 = 4 << 20;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Host {
     pub(super) name: String,
-    pub(super) slots: u32,
+    pub(super) ranks: u32,
 }
 
 /// Parses the hosts of `--host`: `a`, `b:2`, `[fe80::1]:4`.
@@ -57,12 +57,12 @@ fn parse_line(line: &str) -> Result<Host, String> {
     let mut host = parse_host(words.next().unwrap_or_default())?;
     for word in words {
         match word.split_once('=') {
-            Some(("slots", number)) => host.slots = parse_slots(number)?,
+            Some(("slots", number)) => host.ranks = parse_ranks(number)?,
             // Accepted because other launchers use it; it does not set the number of ranks.
             Some(("max_slots" | "max-slots", _)) => {}
             _ => {
                 return Err(format!(
-                    "{word:?} is not slots=RANKS; write HOST, HOST:RANKS or HOST slots=RANKS"
+                    "'{word}' is not slots=RANKS; write HOST, HOST:RANKS or HOST slots=RANKS"
                 ));
             }
         }
@@ -70,32 +70,40 @@ fn parse_line(line: &str) -> Result<Host, String> {
     Ok(host)
 }
 
-/// Parses `HOST[:RANKS]`.
+/// Parses `HOST[:RANKS]`. An IPv6 address with a number of ranks is put in brackets: `[fe80::1]:4`.
 fn parse_host(word: &str) -> Result<Host, String> {
-    let (name, number) = match word.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((name, rest)) => (name, rest.strip_prefix(':')),
-        // More than one colon: an IPv6 address without a port.
-        None if word.matches(':').count() > 1 => (word, None),
-        None => word.split_once(':').map_or((word, None), |(name, number)| (name, Some(number))),
-    };
+    let not_a_host = || format!("'{word}' is not a host; write, for example, node1 or node1:4");
+    let (name, ranks) =
+        if let Some((name, rest)) = word.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            match rest.strip_prefix(':') {
+                None if !rest.is_empty() => return Err(not_a_host()),
+                ranks => (name, ranks),
+            }
+        } else if word.matches(':').count() > 1 {
+            // An IPv6 address without a number of ranks.
+            (word, None)
+        } else {
+            word.split_once(':').map_or((word, None), |(name, ranks)| (name, Some(ranks)))
+        };
     // ssh would take a name that begins with a dash as an option.
     if name.is_empty()
         || name.starts_with('-')
-        || name.contains(|c: char| c.is_whitespace() || c.is_control())
+        || name.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '[' | ']'))
     {
-        return Err(format!("{word:?} is not a host; write, for example, node1 or node1:4"));
+        return Err(not_a_host());
     }
-    Ok(Host { name: name.to_owned(), slots: number.map_or(Ok(1), parse_slots)? })
+    Ok(Host { name: name.to_owned(), ranks: ranks.map_or(Ok(1), parse_ranks)? })
 }
 
-fn parse_slots(number: &str) -> Result<u32, String> {
-    let slots = number.parse().ok().filter(|slots| *slots > 0);
-    slots.ok_or_else(|| format!("{number:?} is not a number of ranks; write, for example, node1:4"))
+/// Parses how many ranks a host takes, at least one.
+fn parse_ranks(number: &str) -> Result<u32, String> {
+    let ranks = number.parse().ok().filter(|ranks| *ranks > 0);
+    ranks.ok_or_else(|| format!("'{number}' is not a number of ranks; write, for example, node1:4"))
 }
 
-/// The host of each of this many ranks: fills the slots of each host in turn, and starts over if ranks are left.
+/// The host of each of this many ranks: fills each host in turn, and starts again with the first if ranks are left.
 pub(super) fn assign_ranks(hosts: &[Host], ranks: usize) -> Vec<usize> {
-    let round = hosts.iter().enumerate().flat_map(|(at, host)| std::iter::repeat_n(at, host.slots as usize));
+    let round = hosts.iter().enumerate().flat_map(|(at, host)| std::iter::repeat_n(at, host.ranks as usize));
     round.cycle().take(ranks).collect()
 }
 
@@ -119,8 +127,8 @@ pub(super) fn own_addresses() -> Vec<IpAddr> {
 mod tests {
     use super::*;
 
-    fn named(name: &str, slots: u32) -> Host {
-        Host { name: name.to_owned(), slots }
+    fn named(name: &str, ranks: u32) -> Host {
+        Host { name: name.to_owned(), ranks }
     }
 
     #[test]
@@ -135,6 +143,25 @@ mod tests {
             assert_eq!(parse_host(word), Ok(expected), "{word}");
         }
         for word in ["", ":2", "a:", "a:0", "a:x", "-oProxyCommand=x", "a b"] {
+            assert!(parse_host(word).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn parse_host_rejects_misplaced_brackets() {
+        for word in [
+            "[::1]junk",
+            "[::1]2",
+            "[::1]]",
+            "[::1",
+            "::1]",
+            "[a:2",
+            "a]:2",
+            "a[0]",
+            "[[::1]]:2",
+            "[]",
+            "[]:2",
+        ] {
             assert!(parse_host(word).is_err(), "{word}");
         }
     }

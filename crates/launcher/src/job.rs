@@ -147,7 +147,7 @@ impl Job {
             let crew = if plan.is_here(at) {
                 HostCrew::Local(Box::new(Crew::new()))
             } else {
-                let remote = Remote::start(&plan.reach, &host.name, &plan.version);
+                let remote = Remote::start(&plan.connector, &host.name, &plan.version);
                 HostCrew::Remote(Box::new(
                     remote.map_err(|why| Failure::run(format!("{}: {why}", host.name)))?,
                 ))
@@ -248,6 +248,7 @@ impl Job {
         }
     }
 
+    /// Whether all crews have finished and all output is written.
     fn is_finished(&self) -> bool {
         let is_written = !self.out.has_output() && !self.err.has_output();
         self.is_ending && is_written && self.sites.iter().all(|site| site.is_gone)
@@ -286,6 +287,7 @@ impl Job {
         })
     }
 
+    /// The earliest time at which something has to be done although no descriptor is ready.
     fn deadline(&self) -> Option<Instant> {
         let crews = self.sites.iter().filter_map(|site| match &site.crew {
             HostCrew::Local(crew) => crew.deadline(),
@@ -297,6 +299,7 @@ impl Job {
         crews.chain(timeout).chain(exit_deadlines).chain(printers.into_iter().flatten()).min()
     }
 
+    /// Handles a descriptor that is ready.
     fn serve(&mut self, watch: PollSource) {
         match watch {
             PollSource::Signals => {
@@ -367,6 +370,7 @@ impl Job {
         }
     }
 
+    /// Handles a signal that mpirun got: forwards it to the ranks, or ends them.
     fn handle_signal(&mut self, signal: i32) {
         match signal {
             SIGCHLD => {
@@ -391,6 +395,7 @@ impl Job {
         }
     }
 
+    /// Handles an event of a host's crew.
     fn handle_crew_event(&mut self, site: usize, event: CrewEvent) {
         let now = Instant::now();
         match event {
@@ -417,6 +422,7 @@ impl Job {
         }
     }
 
+    /// Handles an event of a rank, which runs on the host that reported it.
     fn handle_rank_event(&mut self, number: u32, event: CrewEvent, now: Instant) {
         let at = number as usize;
         let id = self.ranks[at].id;
@@ -473,6 +479,7 @@ impl Job {
         }
     }
 
+    /// Handles what a rank has asked of the PMI server, and what needs more than an answer.
     fn handle_pmi_event(&mut self, event: Event) {
         let at = |job: &Self, id: RankId| job.ranks.iter().position(|rank| rank.id == id);
         match event {
@@ -486,11 +493,11 @@ impl Job {
             }
             Event::Abort { rank, code, message } => {
                 if let Some(at) = at(self, rank) {
-                    let said = if message.is_empty() { message } else { format!(": {message}") };
+                    let suffix = if message.is_empty() { message } else { format!(": {message}") };
                     self.fail_rank(
                         at,
                         pmi::abort_status(code),
-                        &format!("aborted the job with {code}{said}"),
+                        &format!("aborted the job with {code}{suffix}"),
                     );
                 }
             }
@@ -609,6 +616,7 @@ impl Job {
         self.fail(FAILED, Some(format!("the host {name} is lost: {why}; {hint}")));
     }
 
+    /// Fails the job because of a rank; the line that is printed says what it did, and how many others are ended.
     fn fail_rank(&mut self, at: usize, status: u8, what: &str) {
         let is_other = |&(other, rank): &(usize, &Rank)| other != at && rank.end.is_none() && rank.pid > 0;
         let others = self.ranks.iter().enumerate().filter(is_other).count();
@@ -640,11 +648,13 @@ impl Job {
         line.iter().for_each(|line| self.print_remark(line));
     }
 
+    /// Ends all ranks.
     fn end_all(&mut self) {
         self.is_ending = true;
         self.order_all(&Order::End);
     }
 
+    /// Gives an order to the crews of all hosts.
     fn order_all(&mut self, order: &Order) {
         self.sites.iter_mut().for_each(|site| site.give_order(order.clone()));
     }
@@ -655,15 +665,18 @@ impl Job {
         self.err.remark(&line);
     }
 
+    /// A line about a rank: its name, host and process.
     fn describe_rank(&self, at: usize, what: &str) -> String {
         let rank = &self.ranks[at];
         format!("{} on {} (pid {}) {what}", rank.name(), self.site_of(at), rank.pid)
     }
 
+    /// The name of the host of a rank.
     fn site_of(&self, at: usize) -> &str {
         &self.sites[self.ranks[at].site].name
     }
 
+    /// Warns if a host has more ranks than cores.
     fn warn_if_oversubscribed(&mut self, site: usize, ranks: usize, cores: usize) {
         if ranks > cores && cores > 0 && !self.oversubscribe {
             let line = texts::oversubscribed(ranks, cores, &self.sites[site].name);
@@ -680,6 +693,7 @@ impl Job {
 }
 
 impl Site {
+    /// Gives an order to the host's crew, if that is not gone.
     fn give_order(&mut self, order: Order) {
         match &mut self.crew {
             _ if self.is_gone => {}
@@ -688,6 +702,7 @@ impl Site {
         }
     }
 
+    /// The next event of the host's crew.
     fn next_event(&mut self) -> Option<CrewEvent> {
         match &mut self.crew {
             HostCrew::Local(crew) => crew.next_event(),
@@ -705,6 +720,7 @@ impl Rank {
         }
     }
 
+    /// What precedes each line of the rank's output with `--tag`.
     fn tag(&self) -> String {
         match self.id.job() {
             0 => format!("[{}] ", self.id.rank()),

@@ -48,5 +48,5 @@ pub use agent::run as agent;
 pub use failure::{Failure, Outcome};
 pub use guard::run as guard;
 pub use job::{Ended, run};
-pub use options::{Bind, Hosts, MapBy, MpiLibrary, Options, Program, Reach, Readers, Transport};
+pub use options::{Bind, Connector, Hosts, MapBy, MpiLibrary, Options, Program, Readers, Transport};
 pub use plan::Plan;

@@ -58,6 +58,7 @@ impl MpiFamily {
         }
     }
 
+    /// Its name for the user.
     fn name(self) -> &'static str {
         match self {
             Self::Standard => "MPI's standard ABI",
@@ -109,16 +110,17 @@ impl LinkedMpi {
     /// The message for a program whose ranks did not join the job; `None` if its library supports that.
     pub(super) fn not_joined_hint(&self, program: &str) -> Option<String> {
         let Self { library, family, .. } = self;
-        let said = || {
+        let hint = || {
             format!(
                 "{program} is linked to {library} ({}), so no rank has joined the job: each is rank 0 of 1; {}",
                 family.name(),
                 self.remedy()
             )
         };
-        (*family != MpiFamily::Standard).then(said)
+        (*family != MpiFamily::Standard).then(hint)
     }
 
+    /// What the user can do about it.
     fn remedy(&self) -> String {
         match self.is_fortran {
             true => "start it with that library's own mpirun, as this one has no Fortran bindings".to_owned(),
@@ -220,14 +222,17 @@ fn is_cached(library: &str) -> bool {
     bounded::read(CACHE, CACHE_MAX).is_ok_and(has)
 }
 
+/// Eight bytes of a file as a number.
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
+/// Four bytes of a file as a number.
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
+/// Two bytes of a file as a number.
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }

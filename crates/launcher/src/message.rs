@@ -140,6 +140,7 @@ fn json(value: &impl Serialize) -> Vec<u8> {
 }
 
 impl Order {
+    /// Encodes it as a frame.
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Start(number, start) => frame(b'S', *number, &json(start)),
@@ -151,6 +152,7 @@ impl Order {
         }
     }
 
+    /// Decodes a frame; `None` if it is malformed.
     pub(super) fn decode((kind, number, body): Frame) -> Option<Self> {
         Some(match kind {
             b'S' => Self::Start(number, serde_json::from_slice(&body).ok()?),
@@ -165,6 +167,7 @@ impl Order {
 }
 
 impl CrewEvent {
+    /// Encodes it as a frame.
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Hello(hello) => frame(b'h', 0, &json(hello)),
@@ -183,6 +186,7 @@ impl CrewEvent {
         }
     }
 
+    /// Decodes a frame; `None` if it is malformed.
     pub(super) fn decode((kind, number, body): Frame) -> Option<Self> {
         let text = |body| String::from_utf8(body).ok();
         Some(match kind {
@@ -221,6 +225,7 @@ impl Frames {
         Self { bytes: Vec::new(), taken: 0, len_max }
     }
 
+    /// Appends bytes that have arrived.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.taken);
         self.taken = 0;

@@ -14,7 +14,7 @@ pub struct Options {
     /// The hosts that ranks may run on.
     pub hosts: Hosts,
     /// How agents on other hosts are reached.
-    pub reach: Reach,
+    pub connector: Connector,
     /// Which ranks are given standard input.
     pub readers: Readers,
     /// Whether each line of output begins with its rank.
@@ -66,7 +66,7 @@ pub enum Hosts {
 
 /// How the agents of other hosts are reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reach {
+pub enum Connector {
     /// By a command: these words, the host, and a command for its shell, which starts this program by its path on this host.
     Shell(Vec<String>),
     /// Through the server of each host.
@@ -78,7 +78,7 @@ pub enum Reach {
     },
 }
 
-impl Default for Reach {
+impl Default for Connector {
     /// By ssh in batch mode, which never prompts.
     fn default() -> Self {
         Self::Shell(["ssh", "-o", "BatchMode=yes"].map(str::to_owned).into())

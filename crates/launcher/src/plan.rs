@@ -12,7 +12,7 @@ use super::message::{Binding, Library, ProcessSpec};
 use super::{program, topology};
 use crate::failure::Failure;
 use crate::install_paths;
-use crate::options::{Bind, Hosts, MapBy, MpiLibrary, Options, Program, Reach, Readers};
+use crate::options::{Bind, Connector, Hosts, MapBy, MpiLibrary, Options, Program, Readers};
 use crate::quote::shell_words;
 
 /// Selects the device of the MPI library.
@@ -50,7 +50,7 @@ pub struct Plan {
     /// Ranks write profiles of their calls.
     pub(super) has_profile: bool,
     /// How agents on other hosts are reached.
-    pub(super) reach: Reach,
+    pub(super) connector: Connector,
     /// The version of this program, for agents.
     pub(super) version: String,
 }
@@ -71,7 +71,7 @@ impl Plan {
         }
         let hosts = match &options.hosts {
             Hosts::File(path) => hosts::read_file(path)?,
-            Hosts::Own => vec![Host { name: hosts::own_name(), slots: 1 }],
+            Hosts::Own => vec![Host { name: hosts::own_name(), ranks: 1 }],
             Hosts::Words(words) => hosts::parse_list(words)?,
         };
         let all = CommonSettings::new(options)?;
@@ -100,7 +100,7 @@ impl Plan {
                 || std::env::var_os(OVERSUBSCRIBE).is_some_and(|set| set == "1"),
             timeout: options.timeout,
             has_profile: options.has_profile,
-            reach: options.reach.clone(),
+            connector: options.connector.clone(),
             version: options.version.clone(),
         };
         plan.number_ranks();
@@ -135,9 +135,9 @@ impl Plan {
     /// The value of `NICETY_NETWORK` of the ranks, if it is set.
     pub(super) fn network(&self) -> Option<String> {
         let start = &self.ranks.first()?.start;
-        let said =
+        let given =
             start.variables.iter().rev().find(|(name, _)| name == NETWORK).map(|(_, value)| value.clone());
-        said.or_else(|| std::env::var_os(NETWORK)).and_then(|network| network.into_string().ok())
+        given.or_else(|| std::env::var_os(NETWORK)).and_then(|network| network.into_string().ok())
     }
 
     /// Rejects what would fail to start.
@@ -193,7 +193,7 @@ impl Plan {
         }
         for (host, entry) in self.hosts.iter().enumerate() {
             if !self.is_here(host) {
-                let words = self.reach.command(&entry.name);
+                let words = self.connector.command(&entry.name);
                 text += &format!("{} is reached by: {}\n", entry.name, shell_words(&words));
             }
         }
@@ -290,7 +290,7 @@ fn library(path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Merges entries of the same host into the first one and adds up their slots; all names of the local host count as one.
+/// Merges entries of the same host into the first one and adds up their ranks; all names of the local host count as one.
 fn merge_hosts(hosts: Vec<Host>) -> Vec<Host> {
     let (own, mut merged, mut known) = (hosts::own_name(), Vec::<Host>::new(), BTreeMap::new());
     for mut host in hosts {
@@ -299,7 +299,7 @@ fn merge_hosts(hosts: Vec<Host>) -> Vec<Host> {
         }
         let at = *known.entry(host.name.clone()).or_insert(merged.len());
         match merged.get_mut(at) {
-            Some(other) => other.slots = other.slots.saturating_add(host.slots),
+            Some(other) => other.ranks = other.ranks.saturating_add(host.ranks),
             None => merged.push(host),
         }
     }

@@ -121,10 +121,12 @@ impl<W: Write> Printer<W> {
         }
     }
 
+    /// Whether more output of ranks may be read; a slow reader of mpirun's output thus slows down the ranks.
     pub(super) fn has_room(&self) -> bool {
         self.out.len() < QUEUE_MAX
     }
 
+    /// Whether anything waits to be written.
     pub(super) fn has_output(&self) -> bool {
         !self.out.is_empty()
     }

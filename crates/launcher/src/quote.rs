@@ -8,6 +8,7 @@ pub fn shell_words<'a>(words: impl IntoIterator<Item = &'a OsString>) -> String 
     words.join(" ")
 }
 
+/// A word as a shell reads it, in quotes if it needs any.
 fn shell_word(word: &OsStr) -> String {
     let text = word.to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);

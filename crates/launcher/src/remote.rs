@@ -16,11 +16,12 @@ use super::crew::write_some;
 use super::event_loop::PollEntry;
 use super::message::{AgentInfo, CrewEvent, EVENT_LEN_MAX, Frames, Order};
 use crate::install_paths;
-use crate::options::Reach;
+use crate::options::Connector;
 use crate::quote::shell_words;
 
-/// How much of its standard error is kept, in bytes.
+/// How much of the connecting program's standard error is kept, in bytes.
 const STDERR_KEPT_MAX: usize = 4096;
+/// Bytes of one read from the agent.
 const PIECE: usize = 64 << 10;
 /// How long an agent may take to end everything.
 const END_GRACE: Duration = Duration::from_secs(3);
@@ -28,7 +29,7 @@ const END_GRACE: Duration = Duration::from_secs(3);
 const CHECKS_MAX: u32 = 50;
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-impl Reach {
+impl Connector {
     /// The command whose standard input and output are those of a host's agent.
     pub(super) fn command(&self, host: &str) -> Vec<OsString> {
         let own = install_paths::own_program().unwrap_or_else(|_| "nicety".into()).into_os_string();
@@ -70,17 +71,20 @@ pub(super) struct Remote {
     /// The version of this program, which the agent must have too.
     version: String,
     /// The name of the connecting program.
-    way: String,
+    program_name: String,
     /// What the user should check if the host cannot be reached.
     pub(super) hint: &'static str,
     child: Child,
-    to: Option<ChildStdin>,
+    stdin: Option<ChildStdin>,
+    /// Encoded orders that the agent's pipe has not accepted yet.
     orders: Vec<u8>,
-    from: Option<ChildStdout>,
+    stdout: Option<ChildStdout>,
     frames: Frames,
-    errors: Option<ChildStderr>,
-    said: Vec<u8>,
+    stderr: Option<ChildStderr>,
+    /// The last part of the connecting program's standard error.
+    stderr_text: Vec<u8>,
     events: VecDeque<CrewEvent>,
+    /// Whether the agent has sent an event.
     has_answered: bool,
     /// Set once the agent was ordered to end everything: when to stop waiting for it.
     give_up_at: Option<Instant>,
@@ -92,33 +96,36 @@ impl Remote {
     ///
     /// # Errors
     /// If the connecting program cannot be started.
-    pub(super) fn start(way: &Reach, host: &str, version: &str) -> Result<Self, String> {
-        let words = way.command(host);
-        let name = Path::new(&words[0]).display().to_string();
-        let failed = |why| format!("{name} cannot be started: {why}; name another command by --rsh");
+    pub(super) fn start(connector: &Connector, host: &str, version: &str) -> Result<Self, String> {
+        let words = connector.command(host);
+        let program_name = Path::new(&words[0]).display().to_string();
+        let failed = |why| format!("{program_name} cannot be started: {why}; name another command by --rsh");
         // A process group of its own: mpirun handles the terminal's signals and forwards them.
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
-        let (to, from, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let fds =
-            [to.as_ref().map(AsFd::as_fd), from.as_ref().map(AsFd::as_fd), errors.as_ref().map(AsFd::as_fd)];
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let fds = [
+            stdin.as_ref().map(AsFd::as_fd),
+            stdout.as_ref().map(AsFd::as_fd),
+            stderr.as_ref().map(AsFd::as_fd),
+        ];
         for fd in fds.into_iter().flatten() {
             // Cannot fail on an open descriptor.
             let _ = ioctl_fionbio(fd, true);
         }
         Ok(Self {
             version: version.to_owned(),
-            way: name,
-            hint: way.hint(),
+            program_name,
+            hint: connector.hint(),
             child,
-            to,
+            stdin,
             orders: Vec::new(),
-            from,
+            stdout,
             frames: Frames::new(EVENT_LEN_MAX),
-            errors,
-            said: Vec::new(),
+            stderr,
+            stderr_text: Vec::new(),
             events: VecDeque::new(),
             has_answered: false,
             give_up_at: None,
@@ -126,28 +133,31 @@ impl Remote {
         })
     }
 
+    /// The next event that the agent sent, or that this connection caused.
     pub(super) fn next_event(&mut self) -> Option<CrewEvent> {
         self.events.pop_front()
     }
 
     /// The descriptors to poll; the agent's output only if `with_output`.
     pub(super) fn poll_entries(&self, with_output: bool) -> impl Iterator<Item = PollEntry<'_, Pipe>> {
-        let to = self.to.iter().filter(|_| !self.orders.is_empty());
-        let to = to.map(|pipe| (Pipe::Stdin, pipe.as_fd(), PollFlags::OUT));
-        let from = self.from.iter().filter(move |_| with_output);
-        let from = from.map(|pipe| (Pipe::Stdout, pipe.as_fd(), PollFlags::IN));
-        let errors = self.errors.iter().map(|pipe| (Pipe::Stderr, pipe.as_fd(), PollFlags::IN));
-        to.chain(from).chain(errors)
+        let stdin = self.stdin.iter().filter(|_| !self.orders.is_empty());
+        let stdin = stdin.map(|pipe| (Pipe::Stdin, pipe.as_fd(), PollFlags::OUT));
+        let stdout = self.stdout.iter().filter(move |_| with_output);
+        let stdout = stdout.map(|pipe| (Pipe::Stdout, pipe.as_fd(), PollFlags::IN));
+        let stderr = self.stderr.iter().map(|pipe| (Pipe::Stderr, pipe.as_fd(), PollFlags::IN));
+        stdin.chain(stdout).chain(stderr)
     }
 
-    pub(super) fn handle_ready(&mut self, link: Pipe) {
-        match link {
+    /// Sends to or reads from a pipe that is ready.
+    pub(super) fn handle_ready(&mut self, pipe: Pipe) {
+        match pipe {
             Pipe::Stdin => self.send(),
             Pipe::Stdout => self.receive(),
             Pipe::Stderr => self.read_errors(),
         }
     }
 
+    /// Sends an order to the agent; without an answer so far, an order to end disconnects immediately.
     pub(super) fn give_order(&mut self, order: &Order) {
         if matches!(order, Order::End | Order::Kill) {
             self.give_up_at.get_or_insert_with(|| Instant::now() + END_GRACE);
@@ -159,6 +169,7 @@ impl Remote {
         self.send();
     }
 
+    /// When to stop waiting for the agent; `None` unless it was ordered to end everything and has not finished.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.give_up_at.filter(|_| !self.is_gone)
     }
@@ -172,16 +183,17 @@ impl Remote {
 
     /// Disconnects. An agent that still runs ends everything when its standard input ends.
     fn give_up(&mut self) {
-        (self.to, self.from) = (None, None);
+        (self.stdin, self.stdout) = (None, None);
         self.is_gone = true;
         self.events.push_back(CrewEvent::Finished);
     }
 
+    /// Writes as many bytes of the orders as the pipe accepts.
     fn send(&mut self) {
-        let is_open = self.to.as_mut().is_some_and(|pipe| write_some(pipe, &mut self.orders));
+        let is_open = self.stdin.as_mut().is_some_and(|pipe| write_some(pipe, &mut self.orders));
         if !is_open {
             // The reason is read from the other pipes.
-            self.to = None;
+            self.stdin = None;
             self.orders.clear();
         }
     }
@@ -189,7 +201,7 @@ impl Remote {
     /// Reads and decodes events from the agent.
     fn receive(&mut self) {
         let mut bytes = vec![0; PIECE];
-        match self.from.as_mut().map(|pipe| pipe.read(&mut bytes)) {
+        match self.stdout.as_mut().map(|pipe| pipe.read(&mut bytes)) {
             Some(Ok(n)) if n > 0 => self.frames.push(&bytes[..n]),
             Some(Err(why)) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
             _ => return self.report_lost(None),
@@ -202,8 +214,7 @@ impl Remote {
             };
             match CrewEvent::decode(frame) {
                 Some(CrewEvent::Hello(hello)) if hello.version != self.version => {
-                    let said = version_mismatch(&hello, &self.version);
-                    return self.report_lost(Some(said));
+                    return self.report_lost(Some(version_mismatch(&hello, &self.version)));
                 }
                 Some(event) => {
                     self.has_answered = true;
@@ -218,25 +229,25 @@ impl Remote {
     /// Keeps the last part of the standard error.
     fn read_errors(&mut self) {
         let mut bytes = [0; STDERR_KEPT_MAX];
-        match self.errors.as_mut().map(|pipe| pipe.read(&mut bytes)) {
+        match self.stderr.as_mut().map(|pipe| pipe.read(&mut bytes)) {
             Some(Ok(n)) if n > 0 => {
-                self.said.extend_from_slice(&bytes[..n]);
-                self.said.drain(..self.said.len().saturating_sub(STDERR_KEPT_MAX));
+                self.stderr_text.extend_from_slice(&bytes[..n]);
+                self.stderr_text.drain(..self.stderr_text.len().saturating_sub(STDERR_KEPT_MAX));
             }
             Some(Err(why)) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            _ => self.errors = None,
+            _ => self.stderr = None,
         }
     }
 
-    /// Reports the loss of the host: because of what the agent sent (`said`), or because the connection has ended.
-    fn report_lost(&mut self, said: Option<String>) {
-        (self.to, self.from) = (None, None);
+    /// Reports the loss of the host: because of what the agent sent, or because the connection has ended.
+    fn report_lost(&mut self, agent_sent: Option<String>) {
+        (self.stdin, self.stdout) = (None, None);
         if self.is_gone {
             return;
         }
         self.is_gone = true;
         for _ in 0..CHECKS_MAX {
-            if said.is_some() || self.child.try_wait().is_ok_and(|status| status.is_some()) {
+            if agent_sent.is_some() || self.child.try_wait().is_ok_and(|status| status.is_some()) {
                 break;
             }
             std::thread::sleep(CHECK_INTERVAL);
@@ -245,12 +256,12 @@ impl Remote {
         let _ = self.child.kill();
         let ended = self.child.wait().map_or_else(|why| why.to_string(), |status| status.to_string());
         self.read_errors();
-        let last = String::from_utf8_lossy(&self.said);
-        let last = last.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        let why = match said {
-            Some(said) => format!("its agent sent {said:?}"),
-            None if last.is_empty() => format!("{} ended ({ended})", self.way),
-            None => format!("{} ended ({ended}): {last}", self.way),
+        let stderr_text = String::from_utf8_lossy(&self.stderr_text);
+        let last_line = stderr_text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let why = match agent_sent {
+            Some(text) => format!("its agent sent '{text}'"),
+            None if last_line.is_empty() => format!("{} ended ({ended})", self.program_name),
+            None => format!("{} ended ({ended}): {last_line}", self.program_name),
         };
         self.events.push_back(CrewEvent::Lost(why));
     }
@@ -260,7 +271,7 @@ impl Drop for Remote {
     fn drop(&mut self) {
         // The agent has finished, or ends when its standard input closes now. Killing the connecting program immediately could
         // also kill the agent before it has ended its ranks.
-        (self.to, self.from) = (None, None);
+        (self.stdin, self.stdout) = (None, None);
         let has_ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
         for _ in 0..CHECKS_MAX {
             if has_ended(&mut self.child) {
@@ -274,6 +285,7 @@ impl Drop for Remote {
     }
 }
 
+/// What an agent of another version has sent, as the reason of the loss shows it.
 fn version_mismatch(hello: &AgentInfo, own: &str) -> String {
     format!("its version, nicety {}; this is {}", hello.version, own)
 }
@@ -286,7 +298,7 @@ mod tests {
     /// The last event of a host whose shell runs a script instead of an agent.
     fn last_event(script: &str) -> CrewEvent {
         let mut remote =
-            Remote::start(&Reach::Shell(vec!["sh".into(), "-c".into(), script.into()]), "host", "0.1.0")
+            Remote::start(&Connector::Shell(vec!["sh".into(), "-c".into(), script.into()]), "host", "0.1.0")
                 .expect("sh");
         loop {
             if let Some(event) = remote.next_event() {
@@ -294,7 +306,7 @@ mod tests {
             }
             let wanted: Vec<_> = remote.poll_entries(true).collect();
             let ready = event_loop::wait_ready(&wanted, None).expect("a wait");
-            ready.into_iter().for_each(|link| remote.handle_ready(link));
+            ready.into_iter().for_each(|pipe| remote.handle_ready(pipe));
         }
     }
 
@@ -307,7 +319,7 @@ mod tests {
         let why = lost("echo banner >&2; echo 'host: no route' >&2; exit 255");
         assert_eq!(why, "sh ended (exit status: 255): host: no route");
         assert_eq!(lost("exit 0"), "sh ended (exit status: 0)");
-        assert!(lost("echo welcome to host; sleep 100").starts_with("its agent sent \"welcome to host"));
+        assert!(lost("echo welcome to host; sleep 100").starts_with("its agent sent 'welcome to host"));
     }
 
     #[test]

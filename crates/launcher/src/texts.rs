@@ -23,6 +23,7 @@ pub(super) fn ending_others(count: usize) -> String {
     }
 }
 
+/// The line that reports the expiry of `--timeout`.
 pub(super) fn timed_out(given: Duration, running: usize) -> String {
     let are = if running == 1 { "runs" } else { "run" };
     format!("--timeout {} has expired, and {} still {are}", given.as_secs_f64(), plural(running, "rank"))

@@ -12,7 +12,7 @@ use crate::coll::shm::RetiredSlots;
 use crate::coll::tuning::Tuning;
 use crate::comm::context::{Context, SERIAL_MAX};
 use crate::error::{Class, Error, Result};
-use crate::p2p::engine::{Engine, Started, Stored};
+use crate::p2p::engine::{Engine, Started, StoredReceive};
 use crate::p2p::operation::{Receive, Table};
 use crate::p2p::over_portals::Portals;
 use crate::peers::transport::Transport;
@@ -221,14 +221,15 @@ impl Core {
         }
     }
 
-    /// Receives, and waits for completion. The first polls examine only what the source has stored: most exchanges of short
+    /// Receives, and waits for completion. The first polls examine only what the source has stored in memory of this process: most exchanges of short
     /// messages need no more. The receive is posted only if they find no message.
     #[inline]
     pub(crate) fn receive(&self, call: &'static str, receive: &Receive) -> Status {
-        let stored = self.with(|engine| engine.poll_stored(receive, self.polls(LOCKED_POLLS)));
-        stored.unwrap_or_else(|| self.poll_then_post(call, receive))
+        let received = self.with(|engine| engine.poll_stored(receive, self.polls(LOCKED_POLLS)));
+        received.unwrap_or_else(|| self.poll_then_post(call, receive))
     }
 
+    /// Polls what the source stores, then posts the receive, and waits for it.
     fn poll_then_post(&self, call: &'static str, receive: &Receive) -> Status {
         let (mut started, mut polls, mut source) = (None, 0, None);
         let step = |engine: &mut Engine, brief: bool| {
@@ -239,12 +240,12 @@ impl Core {
                     return None;
                 }
                 match engine.receive_stored(receive) {
-                    Stored::Received(status) => return Some(status),
-                    Stored::Nothing(connection) if keeps_polling => {
+                    StoredReceive::Received(status) => return Some(status),
+                    StoredReceive::NotYet { connection } if keeps_polling => {
                         source = connection;
                         return None;
                     }
-                    Stored::Nothing(_) | Stored::Unknown => {}
+                    StoredReceive::NotYet { .. } | StoredReceive::MustPost => {}
                 }
                 match engine.receive(receive.clone()) {
                     Started::Completed(status) => return Some(status),

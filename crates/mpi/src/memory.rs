@@ -18,10 +18,11 @@ pub struct Buffer {
     count: i64,
     datatype: Datatype,
     /// If the buffer is a part of the elements: bytes of their packed form before the buffer's first byte.
-    skip: u64,
-    len: u64,
-    /// The offset of the elements from the address, if they are contiguous and in order.
-    piece: Option<i64>,
+    packed_start: u64,
+    /// The number of data bytes, without gaps.
+    packed_len: u64,
+    /// The offset of the elements' bytes from the address, if they are contiguous and in order.
+    contiguous_offset: Option<i64>,
     /// Owns the memory, if it was allocated by this library.
     owner: Option<Arc<BufferOwner>>,
 }
@@ -131,9 +132,15 @@ impl Piece {
     /// A buffer of these bytes, for an operation that outlives the call. The creator of the piece has promised its memory for that
     /// long.
     pub(crate) fn buffer(self) -> Buffer {
-        let (count, piece) = (self.len as i64, (self.len > 0).then_some(0));
-        let datatype = Datatype::from(Basic::Byte);
-        Buffer { address: self.address, count, datatype, skip: 0, len: self.len as u64, piece, owner: None }
+        Buffer {
+            address: self.address,
+            count: self.len as i64,
+            datatype: Datatype::from(Basic::Byte),
+            packed_start: 0,
+            packed_len: self.len as u64,
+            contiguous_offset: (self.len > 0).then_some(0),
+            owner: None,
+        }
     }
 
     /// Its length in bytes.
@@ -270,8 +277,17 @@ impl Buffer {
             && count >= 0
             && let Some(len) = each.checked_mul(count)
         {
-            let (len, piece) = (len as u64, (len > 0).then_some(0));
-            return Ok(Self { address, count, datatype, skip: 0, len, piece, owner: None });
+            let contiguous_offset = (len > 0).then_some(0);
+            let packed_len = len as u64;
+            return Ok(Self {
+                address,
+                count,
+                datatype,
+                packed_start: 0,
+                packed_len,
+                contiguous_offset,
+                owner: None,
+            });
         }
         Self::new_checked(address, count, datatype)
     }
@@ -280,17 +296,25 @@ impl Buffer {
         if !datatype.is_committed() {
             return Err(Error::new(Class::TYPE, "the datatype is not committed; call MPI_Type_commit first"));
         }
-        let (piece, len, first) = layout_of(&datatype, count)?;
-        if len > 0 && address.wrapping_add_signed(first as isize) < ADDRESS_MIN {
-            return Err(invalid_address(address, len));
+        let Layout { contiguous_offset, packed_len, start } = layout_of(&datatype, count)?;
+        if packed_len > 0 && address.wrapping_add_signed(start as isize) < ADDRESS_MIN {
+            return Err(invalid_address(address, packed_len));
         }
-        Ok(Self { address, count, datatype, skip: 0, len, piece, owner: None })
+        Ok(Self { address, count, datatype, packed_start: 0, packed_len, contiguous_offset, owner: None })
     }
 
     /// An empty buffer.
     pub fn empty() -> Self {
         let datatype = Datatype::from(Basic::Byte);
-        Self { address: 0, count: 0, datatype, skip: 0, len: 0, piece: None, owner: None }
+        Self {
+            address: 0,
+            count: 0,
+            datatype,
+            packed_start: 0,
+            packed_len: 0,
+            contiguous_offset: None,
+            owner: None,
+        }
     }
 
     /// A buffer of `count` elements at an offset in memory of the device API, which it keeps as long as it and its clones live. If
@@ -322,7 +346,8 @@ impl Buffer {
     /// Allocates zeroed memory for `count` elements, with the alignment of a C allocator.
     pub(crate) fn zeroed(datatype: Datatype, count: i64) -> Result<Self> {
         let wide = |error: datatypes::Error| Error::new(Class::COUNT, error.text);
-        let (span, (piece, len, _)) = (datatype.span(count).map_err(wide)?, layout_of(&datatype, count)?);
+        let span = datatype.span(count).map_err(wide)?;
+        let Layout { contiguous_offset, packed_len, .. } = layout_of(&datatype, count)?;
         // The first element is aligned, wherever its first byte is.
         let pad = span.start.rem_euclid(size_of::<AlignedBlock>() as i64);
         let bytes = (span.end - span.start + pad) as usize;
@@ -335,22 +360,24 @@ impl Buffer {
             (pages.as_ptr().expose_provenance(), BufferOwner::Device(pages))
         };
         let address = begin.wrapping_add_signed((pad - span.start) as isize);
-        Ok(Self { address, count, datatype, skip: 0, len, piece, owner: Some(Arc::new(owner)) })
+        let owner = Some(Arc::new(owner));
+        Ok(Self { address, count, datatype, packed_start: 0, packed_len, contiguous_offset, owner })
     }
 
     /// Memory allocated by this library, as `count` elements of a type; `None` if they exceed it.
     pub(crate) fn as_elements(&self, count: i64, datatype: &Datatype) -> Option<Self> {
-        let (span, (piece, len, _)) = (datatype.span(count).ok()?, layout_of(datatype, count).ok()?);
-        let is_inside = span.start >= 0 && u64::try_from(span.end).is_ok_and(|end| end <= self.len);
+        let span = datatype.span(count).ok()?;
+        let Layout { contiguous_offset, packed_len, .. } = layout_of(datatype, count).ok()?;
+        let is_inside = span.start >= 0 && u64::try_from(span.end).is_ok_and(|end| end <= self.packed_len);
         let is_own =
             self.owner.is_some() && self.contiguous_range().is_some_and(|(begin, _)| begin == self.address);
         let owner = self.owner.clone();
         (is_inside && is_own).then(|| Self {
             count,
             datatype: datatype.clone(),
-            skip: 0,
-            len,
-            piece,
+            packed_start: 0,
+            packed_len,
+            contiguous_offset,
             owner,
             ..*self
         })
@@ -366,15 +393,15 @@ impl Buffer {
         count: i64,
         datatype: &Datatype,
     ) -> Result<Self> {
-        let (piece, len, _) = layout_of(datatype, count)?;
+        let Layout { contiguous_offset, packed_len, .. } = layout_of(datatype, count)?;
         let address = self.address.wrapping_add_signed(displacement as isize);
         Ok(Self {
             address,
             count,
             datatype: datatype.clone(),
-            skip: 0,
-            len,
-            piece,
+            packed_start: 0,
+            packed_len,
+            contiguous_offset,
             owner: self.owner.clone(),
         })
     }
@@ -391,23 +418,23 @@ impl Buffer {
     pub(crate) fn elements(&self, first: i64, count: i64) -> Result<Self> {
         let first = first.clamp(0, self.count);
         let count = count.clamp(0, self.count - first);
-        let (piece, len, _) = layout_of(&self.datatype, count)?;
+        let Layout { contiguous_offset, packed_len, .. } = layout_of(&self.datatype, count)?;
         let address = self.address.wrapping_add_signed((first * self.datatype.extent()) as isize);
         Ok(Self {
             address,
             count,
             datatype: self.datatype.clone(),
-            skip: 0,
-            len,
-            piece,
+            packed_start: 0,
+            packed_len,
+            contiguous_offset,
             owner: self.owner.clone(),
         })
     }
 
     /// `len` bytes of its packed form from an offset.
     pub(crate) fn packed_range(self, from: u64, len: u64) -> Self {
-        let from = from.min(self.len);
-        Self { skip: self.skip + from, len: len.min(self.len - from), ..self }
+        let from = from.min(self.packed_len);
+        Self { packed_start: self.packed_start + from, packed_len: len.min(self.packed_len - from), ..self }
     }
 
     /// A newly allocated buffer with a copy of this one's data.
@@ -417,7 +444,7 @@ impl Buffer {
 
     /// Copies all its bytes, in the order of the type map.
     pub(crate) fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.len as usize];
+        let mut bytes = vec![0; self.packed_len as usize];
         self.load(&mut bytes);
         bytes
     }
@@ -426,7 +453,7 @@ impl Buffer {
     #[allow(clippy::len_without_is_empty, reason = "an empty one needs no special case")]
     #[inline]
     pub fn len(&self) -> u64 {
-        self.len
+        self.packed_len
     }
 
     /// Its address, as it was given.
@@ -460,7 +487,8 @@ impl Buffer {
     /// Address and length of the bytes, if they are contiguous and in order.
     #[inline]
     pub(crate) fn contiguous_range(&self) -> Option<(usize, usize)> {
-        let (first, len) = (self.piece? + self.skip as i64, usize::try_from(self.len).ok()?);
+        let (first, len) =
+            (self.contiguous_offset? + self.packed_start as i64, usize::try_from(self.packed_len).ok()?);
         (len > 0).then(|| (self.address.wrapping_add_signed(first as isize), len))
     }
 
@@ -469,7 +497,7 @@ impl Buffer {
     pub(crate) fn piece(&self) -> Option<Piece> {
         match self.contiguous_range() {
             Some((address, len)) => Some(Piece { address, len }),
-            None if self.len == 0 => Some(Piece::empty()),
+            None if self.packed_len == 0 => Some(Piece::empty()),
             None => None,
         }
     }
@@ -482,7 +510,7 @@ impl Buffer {
 
     /// Whether a device can access the bytes only through a contiguous copy.
     pub(crate) fn is_noncontiguous(&self) -> bool {
-        self.len > 0 && self.contiguous_range().is_none()
+        self.packed_len > 0 && self.contiguous_range().is_none()
     }
 
     /// Whether it has bytes in common with another buffer. Returns false if either is not contiguous.
@@ -513,7 +541,7 @@ impl Buffer {
         match self.contiguous_range() {
             Some((address, len)) => copy_to(address, &from[..from.len().min(len)]),
             None => {
-                let from = &from[..from.len().min(usize::try_from(self.len).unwrap_or(usize::MAX))];
+                let from = &from[..from.len().min(usize::try_from(self.packed_len).unwrap_or(usize::MAX))];
                 if let Some(mut cursor) = self.cursor() {
                     cursor.unpack(from, &mut AddressMemory(self.address));
                 }
@@ -537,7 +565,7 @@ impl Buffer {
             // SAFETY: writable during the operation, as promised to `Buffer::new`, and not in use elsewhere. Test: as above.
             Some((address, len)) => act(unsafe { std::slice::from_raw_parts_mut(pointer(address), len) }),
             None => {
-                let mut bytes = vec![0; self.len as usize];
+                let mut bytes = vec![0; self.packed_len as usize];
                 let count = act(&mut bytes)?;
                 self.store(&bytes[..count]);
                 Ok(count)
@@ -561,8 +589,8 @@ impl Buffer {
     /// A cursor in the elements, at the buffer's first byte.
     fn cursor(&self) -> Option<datatypes::Cursor> {
         let mut cursor = self.datatype.cursor(self.count).ok()?;
-        if self.skip > 0 {
-            cursor.seek(self.skip);
+        if self.packed_start > 0 {
+            cursor.seek(self.packed_start);
         }
         Some(cursor)
     }
@@ -653,7 +681,7 @@ impl Buffer {
                 buf.write(at, unsafe { std::slice::from_raw_parts(pointer(address), len) })
             }
             None => {
-                let mut bytes = vec![0; self.len as usize];
+                let mut bytes = vec![0; self.packed_len as usize];
                 self.load(&mut bytes);
                 buf.write(at, &bytes)
             }
@@ -663,7 +691,7 @@ impl Buffer {
     /// Copies `len` bytes at an offset in a NIC's buffer into the first bytes.
     #[inline]
     pub(crate) fn store_from(&self, buf: &Buf, at: usize, len: usize) -> verbs::Result<()> {
-        let len = len.min(usize::try_from(self.len).unwrap_or(usize::MAX));
+        let len = len.min(usize::try_from(self.packed_len).unwrap_or(usize::MAX));
         match self.contiguous_range() {
             Some((address, _)) if len > 0 => {
                 // SAFETY: writable during the operation, as promised to `Buffer::new`, and not in use elsewhere; `len` is within
@@ -678,14 +706,28 @@ impl Buffer {
     }
 }
 
-/// The offset of the elements if they are contiguous, the number of their bytes, and the offset of the first byte.
+/// Where the bytes of elements are, relative to the address of the elements.
+struct Layout {
+    /// The offset of the bytes, if they are contiguous and in order.
+    contiguous_offset: Option<i64>,
+    /// The number of data bytes, without gaps.
+    packed_len: u64,
+    /// The offset of the byte with the lowest address.
+    start: i64,
+}
+
+/// The layout of `count` elements of a type.
 #[inline]
-fn layout_of(datatype: &Datatype, count: i64) -> Result<(Option<i64>, u64, i64)> {
+fn layout_of(datatype: &Datatype, count: i64) -> Result<Layout> {
     if let Some(run) = datatype.single_run(count) {
-        return Ok((Some(run.offset), run.length, run.offset));
+        return Ok(Layout { contiguous_offset: Some(run.offset), packed_len: run.length, start: run.offset });
     }
     let wide = |error: datatypes::Error| Error::new(Class::COUNT, error.text);
-    Ok((None, datatype.bytes(count).map_err(wide)?, datatype.span(count).map_err(wide)?.start))
+    Ok(Layout {
+        contiguous_offset: None,
+        packed_len: datatype.bytes(count).map_err(wide)?,
+        start: datatype.span(count).map_err(wide)?.start,
+    })
 }
 
 /// The error for data at an invalid address.

@@ -110,6 +110,7 @@ impl FlowState {
         }
     }
 
+    /// How many more bytes the receiver has room for.
     fn window(&self) -> usize {
         self.direction.receive_buffer.saturating_sub(self.arrived.len() + self.in_flight_bytes)
     }
@@ -243,6 +244,7 @@ impl Wire {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Schedules an event of a flow.
     fn schedule(&self, at: Time, kind: u64, flow: usize) {
         if let Some(&id) = self.id.get() {
             self.timeline.schedule(at, id, kind | flow as u64);
@@ -285,6 +287,7 @@ impl Wire {
         }
     }
 
+    /// A segment arrives at the receiver; the faults may flip one bit of it, or reset the connection.
     fn on_arrive(&self, state: &mut StreamState, number: usize) {
         let flow = &mut state.flows[number];
         let Some(mut segment) = flow.in_flight.pop_front() else { return };
@@ -303,6 +306,7 @@ impl Wire {
         self.nodes[1 - number].signal();
     }
 
+    /// Resets the connection: nothing more is delivered in either direction.
     fn reset(&self, state: &mut StreamState) {
         state.reset = true;
         for flow in &mut state.flows {

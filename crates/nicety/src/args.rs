@@ -569,18 +569,18 @@ impl Target {
 fn setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
-        _ => Err(format!("{text:?} is not KEY=VALUE; write, for example, window=8")),
+        _ => Err(format!("'{text}' is not KEY=VALUE; write, for example, window=8")),
     }
 }
 
 /// Parses a whole number that is not negative.
 fn whole<N: FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a whole number, or too large; write, for example, 10"))
+    text.parse().map_err(|_| format!("'{text}' is not a whole number, or too large; write, for example, 10"))
 }
 
 /// Parses seconds, which may have a fraction; the plan checks the range.
 fn seconds(text: &str) -> Result<f64, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a number of seconds; write, for example, 60 or 0.5"))
+    text.parse().map_err(|_| format!("'{text}' is not a number of seconds; write, for example, 60 or 0.5"))
 }
 
 /// Parses `ADDR[:PORT]` with an address of this machine.
@@ -589,7 +589,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     let with_port = || bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DEFAULT_PORT));
     text.parse().or_else(|_| with_port()).map_err(|_| {
         format!(
-            "{text:?} is not an address of this host; write, for example, 0.0.0.0 or 127.0.0.1:{DEFAULT_PORT}"
+            "'{text}' is not an address of this host; write, for example, 0.0.0.0 or 127.0.0.1:{DEFAULT_PORT}"
         )
     })
 }
@@ -598,15 +598,15 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
 fn share(text: &str) -> Result<f64, String> {
     const HOW: &str = "write a share such as 5% or 0.05";
     let number =
-        |text: &str| text.trim().parse::<f64>().map_err(|_| format!("{text:?} is not a share; {HOW}"));
+        |text: &str| text.trim().parse::<f64>().map_err(|_| format!("'{text}' is not a share; {HOW}"));
     let value = match text.strip_suffix('%') {
         Some(percent) => number(percent)? / 100.0,
         None => number(text)?,
     };
     match value {
-        _ if !value.is_finite() || value < 0.0 => Err(format!("{text:?} is not a share; {HOW}")),
+        _ if !value.is_finite() || value < 0.0 => Err(format!("'{text}' is not a share; {HOW}")),
         _ if value >= 1.0 && !text.ends_with('%') => {
-            Err(format!("{text:?} is 100 % or more; for {text} %, write {text}%"))
+            Err(format!("'{text}' is 100 % or more; for {text} %, write {text}%"))
         }
         _ => Ok(value),
     }

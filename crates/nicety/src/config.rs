@@ -70,8 +70,8 @@ impl Config {
 pub(crate) fn folder(variable: &str, usual: &str) -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // The XDG specification says to ignore a relative path.
-    let told = set(variable).filter(|path| path.is_absolute());
-    Some(told.or_else(|| Some(set("HOME")?.join(usual)))?.join("nicety"))
+    let from_variable = set(variable).filter(|path| path.is_absolute());
+    Some(from_variable.or_else(|| Some(set("HOME")?.join(usual)))?.join("nicety"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The result of a command: an exit status, or one line on standard error with the problem, its cause and a remedy.
 
+use results::plain;
+
 /// Success; in a comparison: the same or better.
 pub(crate) const OK: u8 = 0;
 /// A run failed, or a comparison found something worse.
@@ -29,12 +31,12 @@ pub(crate) struct Failure {
 impl Failure {
     /// The request is invalid.
     pub(crate) fn usage(problem: impl std::fmt::Display) -> Self {
-        Self { lines: vec![one_line(&problem.to_string())], status: USAGE }
+        Self { lines: vec![visible_line(&problem.to_string())], status: USAGE }
     }
 
     /// The request is valid, but it failed.
     pub(crate) fn run(problem: impl std::fmt::Display) -> Self {
-        Self { lines: vec![one_line(&problem.to_string())], status: FAILED }
+        Self { lines: vec![visible_line(&problem.to_string())], status: FAILED }
     }
 }
 
@@ -49,9 +51,21 @@ impl From<launcher::Failure> for Failure {
 
 pub(crate) use bench::plan::one_line;
 
+/// The text in one line, with the characters escaped that a terminal would act on, colours included: a problem quotes
+/// what the user, a file or a peer wrote.
+fn visible_line(text: &str) -> String {
+    plain::screen(&one_line(text), false).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn problem_with_a_colour_shows_it_escaped() {
+        let failure = Failure::usage("'\x1b[31mred' is not a whole number");
+        assert_eq!(failure.lines, ["'\\u{1b}[31mred' is not a whole number"]);
+    }
 
     #[test]
     fn a_problem_is_one_line() {

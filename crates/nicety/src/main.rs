@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     })
 }
 
+/// Runs the command.
 fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
     let outcome = match cli.command {
         None => start::run(),

@@ -59,6 +59,7 @@ fn resolved(path: &Path) -> PathBuf {
     whole().or_else(by_directory).unwrap_or_else(|| path.to_owned())
 }
 
+/// The directory of a file.
 fn directory(path: &Path) -> &Path {
     path.parent().filter(|dir| *dir != OsStr::new("")).unwrap_or(Path::new("."))
 }

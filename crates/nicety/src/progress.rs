@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bench::experiment::Cell;
+use bench::experiment::{Cell, find};
 use bench::launch::{CellEvent, CellState, Moved, Progress};
+use bench::plan::{CheckedPlan, Time};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::number;
-use report::{interval_head, interval_line};
+use report::{interval_head, interval_line, stream_name};
+use results::schema::Measurement;
 use results::stats::median;
 
 use crate::term::{Stream, remark};
@@ -27,6 +29,8 @@ pub(crate) struct Display<'a> {
     began: Instant,
     /// The estimate for the whole run, which counts until the run itself shows how long it takes.
     expected: Option<Duration>,
+    /// When the run ends in any case, from its beginning.
+    deadline: Option<Duration>,
     /// When the last plain line was written.
     spoke: Option<Instant>,
     /// The number of cells.
@@ -58,6 +62,7 @@ impl<'a> Display<'a> {
             bar: live.then(live_line),
             began: Instant::now(),
             expected: None,
+            deadline: None,
             spoke: None,
             total: 0,
             before: None,
@@ -72,9 +77,11 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Announces the estimated seconds until more is known; 0 if there is no estimate.
-    pub(crate) fn expecting(self, seconds: f64) -> Self {
-        Self { expected: (seconds > 0.0).then(|| Duration::from_secs_f64(seconds)), ..self }
+    /// Announces the estimated time of a plan until more is known, and at most the time to its deadline.
+    pub(crate) fn expecting(self, plan: &CheckedPlan) -> Self {
+        let seconds = Time::of(plan).seconds;
+        let expected = (seconds > 0.0).then(|| Duration::from_secs_f64(seconds));
+        Self { expected, deadline: Time::deadline(plan).map(Duration::from_secs_f64), ..self }
     }
 
     /// Prints to this stream what is moved over time, if that is measured.
@@ -145,7 +152,7 @@ impl Progress for Display<'_> {
         }
         let before = *self.before.get_or_insert(if what.state == CellState::Began { what.done } else { 0 });
         let (done, total) = (what.done.saturating_sub(before), self.total.saturating_sub(before));
-        let left = rest(done, total, self.expected, self.began.elapsed());
+        let left = rest(done, total, (self.expected, self.deadline), self.began.elapsed());
         let value = match what.state {
             // With a single launch, the cell may be measured on several devices, and a median over these makes no sense.
             CellState::Measured { value, unit } if what.launches == 1 => Some(shown(value, unit)),
@@ -163,7 +170,7 @@ impl Progress for Display<'_> {
 
     fn moved(&mut self, what: &Moved<'_>) {
         let Some(stream) = self.moved_to else { return };
-        let name = format!("{}{}, launch {}", on(what.device), what.cell, what.launch);
+        let name = format!("{}, launch {}", stream_name(&unmeasured(what.device, what.cell)), what.launch);
         let mut text = interval_line(what.interval);
         if self.head != name {
             text.insert_str(0, &interval_head(&name));
@@ -187,6 +194,7 @@ impl Progress for Display<'_> {
     }
 }
 
+/// The line of a terminal that shows the progress.
 fn live_line() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
     let colour = if Stream::Err.colour() { "{bar:12.cyan/dim}" } else { "{bar:12}" };
@@ -196,6 +204,7 @@ fn live_line() -> ProgressBar {
     bar
 }
 
+/// Whether it is time for another plain line.
 fn due(since: Option<Duration>) -> bool {
     since.is_none_or(|since| since >= PLAIN_EVERY)
 }
@@ -211,19 +220,38 @@ fn describe(what: &CellEvent<'_>, median: Option<String>, left: Option<Duration>
     format!("{left}{on}{cell}{median}{launch}")
 }
 
+/// A cell as a result without values, for its name; the device if there are several.
+fn unmeasured(device: Option<&str>, cell: &Cell) -> Measurement {
+    let metric = find(&cell.experiment).map(|experiment| experiment.metric(&cell.variant).name);
+    Measurement {
+        experiment: cell.experiment.clone(),
+        device: device.unwrap_or_default().to_owned(),
+        variant: cell.variant.clone(),
+        size_bytes: cell.size,
+        metric: metric.unwrap_or_default().to_owned(),
+        ..Measurement::default()
+    }
+}
+
 /// `shm: ` in front of a cell, if there are several devices.
 fn on(device: Option<&str>) -> String {
     device.map_or_else(String::new, |name| format!("{name}: "))
 }
 
-/// The remaining time: from the estimate first, then from the progress so far.
-fn rest(done: u64, total: u64, expected: Option<Duration>, elapsed: Duration) -> Option<Duration> {
+/// The remaining time: from the estimate first, then from the progress so far; at most the time to the deadline.
+fn rest(
+    done: u64,
+    total: u64,
+    (expected, deadline): (Option<Duration>, Option<Duration>),
+    elapsed: Duration,
+) -> Option<Duration> {
     let share = done as f64 / total.max(1) as f64;
-    match share {
-        _ if share >= 1.0 => None,
-        _ if share < GUESS_FROM => Some(expected?.saturating_sub(elapsed)),
-        _ => Some(elapsed.mul_f64((1.0 - share) / share)),
-    }
+    let left = match share {
+        _ if share >= 1.0 => return None,
+        _ if share < GUESS_FROM => expected?.saturating_sub(elapsed),
+        _ => elapsed.mul_f64((1.0 - share) / share),
+    };
+    Some(deadline.map_or(left, |deadline| left.min(deadline.saturating_sub(elapsed))))
 }
 
 /// A value in the unit of the results, in ASCII.
@@ -260,13 +288,26 @@ mod tests {
     #[test]
     fn the_rest_is_guessed_from_what_is_done() {
         let secs = Duration::from_secs;
-        assert_eq!(rest(1, 4, None, secs(10)), Some(secs(30)));
+        assert_eq!(rest(1, 4, (None, None), secs(10)), Some(secs(30)));
         for (done, total) in [(0, 4), (4, 4), (0, 0), (1, 1000)] {
-            assert_eq!(rest(done, total, None, secs(9)), None);
+            assert_eq!(rest(done, total, (None, None), secs(9)), None);
         }
-        assert_eq!(rest(0, 1000, Some(secs(22)), secs(2)), Some(secs(20)), "the estimate comes first");
-        assert_eq!(rest(500, 1000, Some(secs(22)), secs(40)), Some(secs(40)));
-        assert_eq!(rest(4, 4, Some(secs(22)), secs(9)), None);
+        assert_eq!(
+            rest(0, 1000, (Some(secs(22)), None), secs(2)),
+            Some(secs(20)),
+            "the estimate comes first"
+        );
+        assert_eq!(rest(500, 1000, (Some(secs(22)), None), secs(40)), Some(secs(40)));
+        assert_eq!(rest(4, 4, (Some(secs(22)), None), secs(9)), None);
+    }
+
+    #[test]
+    fn rest_of_a_slow_run_ends_at_its_deadline() {
+        let secs = Duration::from_secs;
+        let left = |done, elapsed| rest(done, 1000, (Some(secs(22)), Some(secs(44))), secs(elapsed));
+        assert_eq!(left(30, 12), Some(secs(32)));
+        assert_eq!(left(900, 36), Some(secs(4)));
+        assert_eq!(left(900, 45), Some(secs(0)));
     }
 
     #[test]

@@ -80,6 +80,7 @@ impl Stream {
         if self.is_terminal() { self.print(text) } else { self.write(text) }
     }
 
+    /// Writes text; a closed pipe is no failure.
     fn write(self, text: &str) -> Result<(), Failure> {
         let (name, done) = match self {
             Self::Out => ("standard output", write(&mut io::stdout().lock(), text)),
@@ -122,6 +123,7 @@ pub(crate) fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
     Ok(out + "\n")
 }
 
+/// Writes text, and flushes it.
 fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
     to.write_all(text.as_bytes())?;
     to.flush()

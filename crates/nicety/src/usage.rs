@@ -102,11 +102,11 @@ fn describe(wrong: &clap::Error) -> String {
     let (arg, value) = (one(ContextKind::InvalidArg), one(ContextKind::InvalidValue));
     match wrong.kind() {
         ErrorKind::InvalidSubcommand => {
-            format!("there is no command {:?}", one(ContextKind::InvalidSubcommand))
+            format!("there is no command '{}'", one(ContextKind::InvalidSubcommand))
         }
-        ErrorKind::UnknownArgument if arg.starts_with('-') => format!("there is no option {arg:?} here"),
-        ErrorKind::UnknownArgument => format!("{arg:?} is one argument too many"),
-        ErrorKind::TooManyValues => format!("{value:?} is one value too many for {arg}"),
+        ErrorKind::UnknownArgument if arg.starts_with('-') => format!("there is no option '{arg}' here"),
+        ErrorKind::UnknownArgument => format!("'{arg}' is one argument too many"),
+        ErrorKind::TooManyValues => format!("'{value}' is one value too many for {arg}"),
         ErrorKind::ValueValidation => {
             let why = wrong.source().map(ToString::to_string).unwrap_or_default();
             format!("{arg}: {why}")

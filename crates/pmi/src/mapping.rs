@@ -15,10 +15,10 @@ const SINGLE_RANK: &str = "(vector,0)";
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum MappingError {
     /// Not in the form described in the module's documentation.
-    #[error("the process mapping is not written as (vector,(first,nodes,ranks),...): {0:?}")]
+    #[error("the process mapping is not written as (vector,(first,nodes,ranks),...): '{0}'")]
     Form(String),
     /// Blocks that place no rank would repeat forever.
-    #[error("the process mapping places no rank: {0:?}")]
+    #[error("the process mapping places no rank: '{0}'")]
     Empty(String),
     /// More ranks than [`RANKS_MAX`].
     #[error("a process mapping for {0} ranks, {RANKS_MAX} is the most")]

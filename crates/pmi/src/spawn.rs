@@ -54,7 +54,7 @@ pub enum SpawnRequestError {
     #[error("{0} programs to spawn: between 1 and {PROGRAMS_MAX} are possible")]
     Programs(usize),
     /// A program without processes.
-    #[error("no process of {0:?} is requested: request at least one, or leave the program out")]
+    #[error("no process of '{0}' is requested: request at least one, or leave the program out")]
     Processes(String),
     /// More than [`REQUEST_LEN_MAX`].
     #[error("the request to spawn has {0} bytes, {REQUEST_LEN_MAX} is the most: pass arguments in a file")]
@@ -68,13 +68,13 @@ pub enum SpawnRequestError {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SpawnParseError {
     /// A line that is no key and value, or a duplicate.
-    #[error("in a request to spawn there is a line that cannot be used: {0:?}")]
+    #[error("in a request to spawn there is a line that cannot be used: '{0}'")]
     Line(String),
     /// More than [`REQUEST_LEN_MAX`].
     #[error("a request to spawn is longer than {REQUEST_LEN_MAX} bytes")]
     TooLong,
     /// A required key is missing or has an invalid value.
-    #[error("in a request to spawn, {key} is missing or wrong: {found:?}")]
+    #[error("in a request to spawn, {key} is missing or wrong: '{found}'")]
     Key {
         /// Its name.
         key: String,

@@ -35,7 +35,7 @@ pub enum TextError {
         instead: &'static str,
     },
     /// A key of the process manager.
-    #[error("the key {0:?} begins with PMI_, which is the process manager's: choose another")]
+    #[error("the key '{0}' begins with PMI_, which is the process manager's: choose another")]
     Reserved(String),
     /// It exceeds the server's limit.
     #[error("the {what} has {len} bytes, {max} is the most that fits here: share it out over several keys")]

@@ -30,16 +30,16 @@ pub enum WireError {
     #[error("the message is no UTF-8 text")]
     NotText,
     /// A packet with an invalid length field.
-    #[error("a packet's length is expected where there is {0:?}: the peer uses another protocol")]
+    #[error("a packet's length is expected where there is '{0}': the peer uses another protocol")]
     Length(String),
     /// A message that does not start with its name.
-    #[error("the message does not begin with cmd=NAME: {0:?}")]
+    #[error("the message does not begin with cmd=NAME: '{0}'")]
     NoName(String),
     /// More keys than [`PAIRS_MAX`].
-    #[error("the message {0:?} has more than {PAIRS_MAX} keys")]
+    #[error("the message '{0}' has more than {PAIRS_MAX} keys")]
     TooManyPairs(String),
     /// A required key is missing.
-    #[error("the message {message:?} lacks {key}=")]
+    #[error("the message '{message}' lacks {key}=")]
     Missing {
         /// The message's name.
         message: String,
@@ -47,7 +47,7 @@ pub enum WireError {
         key: &'static str,
     },
     /// A number that is invalid, or out of range.
-    #[error("in the message {message:?}, {key}= is no number that could stand there: {value:?}")]
+    #[error("in the message '{message}', {key}= is no number that could stand there: '{value}'")]
     Number {
         /// The message's name.
         message: String,

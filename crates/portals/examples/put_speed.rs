@@ -12,7 +12,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nic_util::floor::{Lines, PeerMemory, Region as FloorRegion, Role, Tcp, nonces};
 use portals::{
@@ -25,11 +25,18 @@ use verbs::{
     SendWr, Wc,
 };
 
+/// Turns of a run; each measures everything once.
 const TURNS: usize = 7;
+/// Round trips of a turn.
 const ROUNDS: u64 = 10_000;
+/// Bytes of a long put.
 const LONG: usize = 1 << 20;
 /// Long puts of a turn.
 const LONGS: u64 = 100;
+/// Long puts of a turn to a target that computes.
+const PUTS_TO_BUSY_TARGET: u64 = 16;
+/// Steps of the work that the target does meanwhile.
+const WORK_STEPS: u64 = 2_000_000;
 /// The argument that makes this program only expose its memory.
 const IDLE: &str = "--idle";
 /// Puts in flight when their rate is measured.
@@ -191,11 +198,13 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
+/// One side of a pair, and the process that it puts to.
 struct Puts {
     side: Side,
     to: Process,
 }
 
+/// A ping-pong of short puts.
 fn ping(puts: &Puts, begins: bool, rounds: u64) {
     for round in 0..rounds {
         if begins || round > 0 {
@@ -208,6 +217,7 @@ fn ping(puts: &Puts, begins: bool, rounds: u64) {
     }
 }
 
+/// A ping-pong of verbs sends.
 fn send(end: &End, begins: bool, rounds: u64) {
     for round in 0..rounds {
         if begins || round > 0 {
@@ -223,6 +233,7 @@ fn send(end: &End, begins: bool, rounds: u64) {
     }
 }
 
+/// Puts in one direction, `window` of them in flight.
 fn stream(puts: &Puts, begins: bool, rounds: u64, length: usize, window: u64) {
     if !begins {
         return puts.side.take(EventKind::Put, rounds);
@@ -238,14 +249,17 @@ fn stream(puts: &Puts, begins: bool, rounds: u64, length: usize, window: u64) {
     puts.side.take(EventKind::Ack, rounds / window - done);
 }
 
+/// A stream of long puts.
 fn long(puts: &Puts, begins: bool, rounds: u64) {
     stream(puts, begins, rounds, LONG, 4);
 }
 
+/// A stream of short puts.
 fn short(puts: &Puts, begins: bool, rounds: u64) {
     stream(puts, begins, rounds, 8, WINDOW);
 }
 
+/// Two processes of this host with an interface on the device each.
 fn pair(host: &Host, device: &str, matcher: Matcher) -> [Arc<Puts>; 2] {
     let [a, b] = [0, 1].map(|_| Side::new(host, device, matcher));
     let (at_a, at_b) = (a.ni.node().me(), b.ni.node().me());
@@ -257,34 +271,40 @@ fn work(steps: u64) -> u64 {
     (0..steps).fold(1, |sum, step| std::hint::black_box(sum ^ step).wrapping_mul(0x9e37_79b9))
 }
 
-/// One side computes while the other puts `rounds` mebibytes into its memory; returns how long the work and
-/// the puts took.
-fn computing(host: &Host, puts: &[Arc<Puts>; 2], steps: u64, rounds: u64) -> (f64, f64) {
-    let (is_over, took) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let (initiator, over, span) = (puts[0].clone(), is_over.clone(), took.clone());
-    let at = host.clone();
+/// How long `steps` steps of work take, in nanoseconds.
+fn timed_work_ns(host: &Host, steps: u64) -> f64 {
+    let began = host.now();
+    std::hint::black_box(work(steps));
+    host.now().since(began).as_ps() as f64 / 1000.0
+}
+
+/// This side does `steps` steps of work while the peer puts `puts_count` mebibytes into its memory. Returns how long
+/// the work took, and how long all puts took, in nanoseconds.
+fn compute_while_peer_puts(host: &Host, puts: &[Arc<Puts>; 2], steps: u64, puts_count: u64) -> (f64, f64) {
+    let puts_ns = Arc::new(AtomicU64::new(0));
+    let (initiator, result, clock) = (puts[0].clone(), puts_ns.clone(), host.clone());
     let body = move || {
-        let began = at.now();
-        for _ in 0..rounds {
+        let began = clock.now();
+        for _ in 0..puts_count {
             initiator.side.put(initiator.to, LONG, AckReq::Full);
             initiator.side.take(EventKind::Ack, 1);
         }
-        span.store(at.now().since(began).as_ps() / 1000, Ordering::Relaxed);
-        over.store(true, Ordering::Release);
+        result.store(clock.now().since(began).as_ps() / 1000, Ordering::Relaxed);
     };
     let task = host.spawn("initiator", None, body).expect("a thread");
-    let began = host.now();
-    std::hint::black_box(work(steps));
-    let worked = host.now().since(began).as_ps() as f64 / 1000.0;
+    let work_ns = timed_work_ns(host, steps);
     task.join();
-    puts[1].side.take(EventKind::Put, rounds);
-    (worked, took.load(Ordering::Relaxed) as f64)
+    puts[1].side.take(EventKind::Put, puts_count);
+    (work_ns, puts_ns.load(Ordering::Relaxed) as f64)
 }
 
-/// The baseline of a device: nanoseconds of an 8-byte round trip, and of a mebibyte.
+/// The baseline of a device.
 trait Floor {
+    /// The names of its short and its long operation.
     fn name(&self) -> [&'static str; 2];
+    /// Nanoseconds of a round trip of 8 bytes.
     fn short_ns(&self, host: &Host) -> f64;
+    /// Nanoseconds of a mebibyte in one direction.
     fn long_ns(&self, host: &Host) -> f64;
 }
 
@@ -368,6 +388,7 @@ fn never() -> bool {
     false
 }
 
+/// A ping-pong of 8 bytes over TCP.
 fn bounce(end: &Tcp, begins: bool, rounds: u64) {
     let mut bytes = [0; 8];
     for _ in 0..rounds {
@@ -381,6 +402,7 @@ fn bounce(end: &Tcp, begins: bool, rounds: u64) {
     }
 }
 
+/// A stream of mebibytes over TCP.
 fn pour(end: &Tcp, begins: bool, rounds: u64) {
     let mut bytes = vec![0; LONG];
     for _ in 0..rounds {
@@ -424,52 +446,62 @@ fn mailbox_ns(host: &Host, rounds: u64) -> f64 {
     took.as_ps() as f64 / 1000.0 / (rounds - 1) as f64
 }
 
-/// The results of one turn with one matcher.
-struct Found {
-    mailbox_ns: f64,
-    put_ns: f64,
-    long_ns: f64,
-    short_ns: f64,
-    worked: f64,
-    took_ns: f64,
+/// What one turn with one matcher measures, in nanoseconds.
+struct TurnTimes {
+    /// A round trip of a word, by cache lines.
+    mailbox_round_trip: f64,
+    /// A round trip of puts of 8 bytes.
+    put_round_trip: f64,
+    /// One put of a stream of long ones.
+    long_put: f64,
+    /// One put of a stream of short ones.
+    short_put: f64,
+    /// The work of a target while its peer puts.
+    work: f64,
+    /// One long put to a target that computes.
+    put_to_busy_target: f64,
 }
 
-fn measure(host: &Host, puts: &[Arc<Puts>; 2], steps: u64) -> Found {
-    let mailbox_ns = mailbox_ns(host, ROUNDS);
-    let put_ns = both(host, puts, ROUNDS, ping);
-    let long_ns = both(host, puts, LONGS, long);
-    let short_ns = both(host, puts, SHORTS * WINDOW, short);
-    let (worked, took) = computing(host, puts, steps, 16);
-    Found { mailbox_ns, put_ns, long_ns, short_ns, worked, took_ns: took / 16.0 }
+/// Measures one turn with one matcher.
+fn measure(host: &Host, puts: &[Arc<Puts>; 2]) -> TurnTimes {
+    let mailbox_round_trip = mailbox_ns(host, ROUNDS);
+    let put_round_trip = both(host, puts, ROUNDS, ping);
+    let long_put = both(host, puts, LONGS, long);
+    let short_put = both(host, puts, SHORTS * WINDOW, short);
+    let (work, all_puts) = compute_while_peer_puts(host, puts, WORK_STEPS, PUTS_TO_BUSY_TARGET);
+    let put_to_busy_target = all_puts / PUTS_TO_BUSY_TARGET as f64;
+    TurnTimes { mailbox_round_trip, put_round_trip, long_put, short_put, work, put_to_busy_target }
 }
 
+/// The columns of the table: the quantities of [`TurnTimes`] as they are printed, most of them in relation to the
+/// baseline.
+const COLUMNS: usize = 7;
+
+/// Measures puts on a device in turns with its baseline, for each matcher, and prints the medians.
 fn compare(host: &Host, device: &str) {
     let floor: Box<dyn Floor> =
         if device.starts_with("shm") { Box::new(Memory::new(host, device)) } else { Box::new(Stream::new()) };
     let mut floors = [Vec::new(), Vec::new()];
-    let mut found: [[Vec<f64>; 7]; Matcher::ALL.len()] = Default::default();
-    let steps = 2_000_000;
-    for ((matcher, _), found) in Matcher::ALL.into_iter().zip(&mut found) {
+    let mut columns: [[Vec<f64>; COLUMNS]; Matcher::ALL.len()] = Default::default();
+    for ((matcher, _), columns) in Matcher::ALL.into_iter().zip(&mut columns) {
         // One pair at a time: spinning threads of other pairs would occupy the cores.
         let puts = &pair(host, device, matcher);
         for turn in 0..=TURNS {
             let (short_floor, long_floor) = (floor.short_ns(host), floor.long_ns(host));
-            let began = host.now();
-            std::hint::black_box(work(steps));
-            let alone = host.now().since(began).as_ps() as f64 / 1000.0;
-            let one = measure(host, puts, steps);
+            let work_alone = timed_work_ns(host, WORK_STEPS);
+            let times = measure(host, puts);
             // The first turn connects and touches memory.
             if turn > 0 {
-                let all = [
-                    one.mailbox_ns / 2.0,
-                    one.put_ns / 2.0,
-                    one.put_ns / short_floor,
-                    long_floor / one.long_ns,
-                    1000.0 / one.short_ns,
-                    one.worked / alone,
-                    one.took_ns / long_floor,
+                let values = [
+                    times.mailbox_round_trip / 2.0,
+                    times.put_round_trip / 2.0,
+                    times.put_round_trip / short_floor,
+                    long_floor / times.long_put,
+                    1000.0 / times.short_put,
+                    times.work / work_alone,
+                    times.put_to_busy_target / long_floor,
                 ];
-                found.iter_mut().zip(all).for_each(|(of, value)| of.push(value));
+                columns.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
                 floors.iter_mut().zip([short_floor / 2.0, long_floor]).for_each(|(of, value)| of.push(value));
             }
         }
@@ -481,12 +513,13 @@ fn compare(host: &Host, device: &str) {
     );
     println!("medians of {TURNS} turns:");
     println!(
-        "  matched by   mailbox, ns   put of 8 B, ns   / {short_name:<11}   {long_name:>10} / put, 1 MiB   million puts a second   work / alone   put to who computes / {long_name}"
+        "  matched by   mailbox, ns   put of 8 B, ns   / {short_name:<11}   {long_name:>10} / put, 1 MiB   million puts a second   work / alone   put to busy target / {long_name}"
     );
-    for ((_, name), found) in Matcher::ALL.into_iter().zip(found) {
-        let [mailbox, put, latency, bandwidth, rate, loss, late] = found.map(median);
+    for ((_, name), columns) in Matcher::ALL.into_iter().zip(columns) {
+        let [mailbox, put, latency_ratio, bandwidth_ratio, rate, work_slowdown, put_slowdown] =
+            columns.map(median);
         println!(
-            "  {name:<12} {mailbox:>11.0}  {put:>14.0}  {latency:>14.2}  {bandwidth:>24.2}  {rate:>22.2}  {loss:>13.2}  {late:>22.2}"
+            "  {name:<12} {mailbox:>11.0}  {put:>14.0}  {latency_ratio:>14.2}  {bandwidth_ratio:>24.2}  {rate:>22.2}  {work_slowdown:>13.2}  {put_slowdown:>22.2}"
         );
     }
 }

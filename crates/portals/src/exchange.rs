@@ -166,10 +166,10 @@ pub(crate) struct Exchange {
 pub enum TryRecv {
     /// The entry's message: its match bits and its length.
     Put(u64, u64),
-    /// No message from that process yet.
+    /// The process has sent no message so far; a later call may return one.
     Nothing,
-    /// The usual path has to handle it.
-    Other,
+    /// Not possible for this entry, or for the next message: the caller appends the entry and waits for its event.
+    NotApplicable,
 }
 
 /// The result of a poll.
@@ -425,16 +425,16 @@ impl Exchange {
     }
 
     /// On a logical interface: copies the next message of a process into an entry's memory and returns it, if
-    /// the entry accepts puts of that process alone and would match it if appended now. Polls at most `looks`
+    /// the entry accepts puts of that process alone and would match it if appended now. Polls at most `polls`
     /// times. Otherwise nothing has happened.
     #[inline]
     pub(crate) fn try_recv(&mut self, number: u8, pt_index: u32, entry: &Entry, polls: u32) -> TryRecv {
-        let Some(link) = self.direct_link(number, pt_index, entry) else { return TryRecv::Other };
+        let Some(link) = self.direct_link(number, pt_index, entry) else { return TryRecv::NotApplicable };
         if (0..polls).all(|_| !self.connections.has_record(link)) {
             return TryRecv::Nothing;
         }
         let taken = self.take_direct(link, number, pt_index, entry);
-        taken.map_or(TryRecv::Other, |(bits, length)| TryRecv::Put(bits, length))
+        taken.map_or(TryRecv::NotApplicable, |(bits, length)| TryRecv::Put(bits, length))
     }
 
     /// The link by which the entry's only source stores messages, if no other entry waits for them and no

@@ -460,17 +460,19 @@ impl Ni {
         })
     }
 
-    /// Receives a message without appending an entry, where appending `entry` to the priority list and
-    /// waiting for its event would have the same effect. Polls at most `polls` times. Works on a logical
-    /// interface whose priority list is empty and holds no unexpected header, for a use-once entry that
-    /// admits one process and does not truncate, if the next message that this process stores is a put
-    /// without acknowledgement that the entry accepts. Otherwise nothing has happened.
+    /// Receives a put into the memory of `entry` without appending it: a fast path with the effect of appending
+    /// it to the priority list and waiting for its event. Polls at most `polls` times. Returns
+    /// [`TryRecv::NotApplicable`], and has done nothing, unless all of these hold:
+    /// - this process does the matching ([`Matcher::Caller`]);
+    /// - the interface is logical, its priority list is empty, and no unexpected message waits;
+    /// - the entry is for one use, accepts one source, and does not truncate;
+    /// - the source's next message is a put without acknowledgement that the entry accepts.
     #[inline]
     #[must_use]
     pub fn try_recv(&self, pt_index: u32, entry: &Entry, polls: u32) -> TryRecv {
         let inner = self.inner();
         if inner.matcher != Matcher::Caller {
-            return TryRecv::Other;
+            return TryRecv::NotApplicable;
         }
         inner.count_poll();
         inner.with(|exchange| exchange.try_recv(self.kind.number(), pt_index, entry, polls))

@@ -41,7 +41,7 @@ pub use lines::{lines, tails, values};
 pub use markdown::markdown;
 pub use names::name_run;
 pub use osu::osu;
-pub use over_time::{interval_head, interval_line};
+pub use over_time::{interval_head, interval_line, stream_name};
 pub use page::differences;
 pub use profile::{JobProfile, profile_page, profile_text};
 pub use prometheus::prometheus;

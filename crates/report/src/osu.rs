@@ -11,7 +11,7 @@ use super::series::{Series, capital, series};
 /// Widths of the size and of the values.
 const WIDTHS: (usize, usize) = (10, 20);
 
-/// The tables of a run; `None` if it has no result of `mpi-...` that such a table can show.
+/// The tables of a run; `None` if it has no result of `mpi-...`.
 #[must_use]
 pub fn osu(run: &Run) -> Option<String> {
     let all = series(from_ref(run));
@@ -22,20 +22,14 @@ pub fn osu(run: &Run) -> Option<String> {
 
 fn table(s: &Series<'_>, program: &str) -> Option<String> {
     let test = s.experiment.strip_prefix("mpi-")?;
-    let heads: &[&str] = match (s.unit, s.metric) {
-        ("us", "time_per_call") => &["Avg Latency(us)"],
-        ("us", _) => &["Latency (us)"],
-        ("MB/s", _) => &["Bandwidth (MB/s)"],
-        ("1/s", _) => &["MB/s", "Messages/s"],
-        _ => return None,
-    };
+    let heads = heads(s.unit, s.metric);
     let (size, value) = WIDTHS;
     // A barrier has no size.
     let sized = s.points.iter().any(|r| r.size_bytes > 0);
     let mut text = format!("# Nicety MPI {} Test, nicety {program}\n", capital(test));
     text += &format!("# {}, device {}, medians\n", s.name(), s.device);
     text += &if sized { format!("{:<size$}", "# Size") } else { "# ".to_owned() };
-    text.extend(heads.iter().map(|head| if sized { format!("{head:>value$}") } else { (*head).to_owned() }));
+    text.extend(heads.iter().map(|head| if sized { format!("{head:>value$}") } else { head.clone() }));
     text.push('\n');
     for r in &s.points {
         if sized {
@@ -45,6 +39,19 @@ fn table(s: &Series<'_>, program: &str) -> Option<String> {
         text.push('\n');
     }
     Some(text)
+}
+
+/// The names of the columns; those of OSU where it measures the same.
+fn heads(unit: &str, metric: &str) -> Vec<String> {
+    let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    match (unit, metric) {
+        ("us", "time_per_call") => own(&["Avg Latency(us)"]),
+        ("us", _) => own(&["Latency (us)"]),
+        ("MB/s", _) => own(&["Bandwidth (MB/s)"]),
+        ("1/s", _) => own(&["MB/s", "Messages/s"]),
+        ("1", _) => vec![capital(metric)],
+        _ => vec![format!("{}({unit})", capital(metric))],
+    }
 }
 
 /// The columns of a result.
@@ -86,6 +93,10 @@ mod tests {
         assert!(text.contains("Avg Latency(us)\n8  ") && text.ends_with("3.46\n"), "{text}");
         let text = of("mpi-barrier", "time_per_call", "us", vec![point("latency", "ranks=4", 0, 3.456)]);
         assert!(text.ends_with("# Avg Latency(us)\n                3.46\n"), "{text}");
+        let text = of("mpi-overlap", "overlap", "%", vec![point("latency", "layer=mpi", 8, 71.5)]);
+        assert!(text.contains("          Overlap(%)\n8  ") && text.ends_with(" 71.50\n"), "{text}");
+        let text = of("mpi-connect", "count", "1", vec![point("latency", "ranks=4", 0, 6.0)]);
+        assert!(text.ends_with("# Count\n                6.00\n"), "{text}");
     }
 
     #[test]

@@ -1,9 +1,18 @@
 //! What streams moved over time, in columns for people and scripts: a line for each interval.
 
-use results::schema::{RateInterval, Run};
+use results::schema::{Measurement, RateInterval, Run};
 
 use super::number::size;
-use super::series::series;
+use super::series::{alone, series};
+
+/// The name of a stream, `bandwidth, write (host -> host), 1 MiB, shm`; without the device if that is empty.
+#[must_use]
+pub fn stream_name(r: &Measurement) -> String {
+    let (s, levels) = (alone(r), !r.variant.is_empty());
+    let parts = [Some(s.what()), levels.then(|| s.name()), Some(size(r.size_bytes)), Some(r.device.clone())];
+    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    parts.join(", ").replace('→', "->")
+}
 
 /// The head of the columns, behind a line that names the stream. Lines that are no data begin with `#`.
 #[must_use]
@@ -27,9 +36,7 @@ pub(super) fn intervals(run: &Run) -> String {
             for (number, launch) in r.launches.iter().enumerate().filter(|(_, l)| !l.intervals.is_empty()) {
                 let launch_name =
                     if r.launches.len() > 1 { format!(", launch {}", number + 1) } else { String::new() };
-                let stream =
-                    format!("{}, {}, {}, {}{launch_name}", s.what(), s.name(), size(r.size_bytes), s.device);
-                text += &interval_head(&stream);
+                text += &interval_head(&(stream_name(r) + &launch_name));
                 text.extend(launch.intervals.iter().map(interval_line));
             }
         }
@@ -63,6 +70,16 @@ mod tests {
         assert_eq!(columns(rows[0]), ["0.00-1.00", "12345678904", "12345.68", "1543209863"]);
         assert_eq!(columns(rows[1]), ["1.00-2.00", "8", "0.00", "1"]);
         assert!(rows.iter().all(|row| row.len() == head[1].len()), "{text}");
+    }
+
+    #[test]
+    fn stream_is_named_with_and_without_a_device() {
+        let mut r = point("bandwidth", "op=write,source=host,sink=host", 1 << 20, 9.0);
+        assert_eq!(stream_name(&r), "bandwidth, write (host -> host), 1 MiB, shm");
+        r.device.clear();
+        assert_eq!(stream_name(&r), "bandwidth, write (host -> host), 1 MiB");
+        r.variant = Default::default();
+        assert_eq!(stream_name(&r), "bandwidth, 1 MiB");
     }
 
     #[test]

@@ -174,10 +174,10 @@ fn plots_section(figures: &[Figure<'_>], runs: &[Run]) -> Markup {
             p.hint {
                 "Against message size both axes are logarithmic. "
                 @if figures.iter().any(|f| f.sides) {
-                    "Dotted: a device's floor, what the machine itself does, in the device's colour. Dashed, with hollow \
+                    "Dotted: a device's floor (of a rate: its ceiling), what the machine itself does, in the device's colour. Dashed, with hollow \
                      marks: virtual time. "
                 } @else {
-                    "Dashed: the floor, what the machine itself does. "
+                    "Dashed: the floor, of a rate the ceiling: what the machine itself does. "
                 }
                 "Bars: 95 % intervals. Hover or tap a point for its numbers, press it for its distribution; the buttons show \
                  and hide curves. All numbers are in the "

@@ -80,11 +80,18 @@ pub(super) fn legend_of(figure: &Figure<'_>, charts: &[Option<Chart>]) -> Markup
     legend(&format!("Curves of {}", figure.title), &ordered)
 }
 
+/// Whether a trace is what the machine itself does: the floor of times, the ceiling of rates.
 fn is_floor(trace: &Trace) -> bool {
-    trace.name.starts_with(FLOOR)
+    BOUNDS.iter().any(|bound| trace.name.starts_with(bound))
 }
 
-const FLOOR: &str = "floor";
+/// What [`bound`] returns.
+const BOUNDS: [&str; 2] = ["floor", "ceiling"];
+
+/// Floor or ceiling, for the results of a panel.
+fn bound_of(panel: &Panel<'_>) -> &'static str {
+    panel.curves.iter().find_map(|(_, s)| s.points.first()).map_or(BOUNDS[0], |r| bound(r))
+}
 
 /// Whether an axis can show it.
 fn drawable(r: &Measurement) -> bool {
@@ -178,7 +185,7 @@ fn floors(panel: &Panel<'_>, scale: f64) -> Vec<Trace> {
     for (kind, ((run, what), at)) in map.into_iter().enumerate() {
         let run = if several { format!(", {}", run_of(panel, run)) } else { String::new() };
         let points: Vec<(u64, f64)> = at.into_iter().map(middle).collect();
-        let name = format!("{FLOOR}: {what}{run}");
+        let name = format!("{}: {what}{run}", bound_of(panel));
         all.push(floor_trace(&name, None, Line::Dashed(kind), &points, (unit, scale)));
     }
     all
@@ -195,7 +202,7 @@ fn side_floors(figure: &Figure<'_>, panel: &Panel<'_>) -> Vec<Trace> {
         let value =
             |r: &&Measurement| Some((r.size_bytes, r.floor.as_ref().map(|f| f.value).filter(|v| *v > 0.0)?));
         let points: Vec<(u64, f64)> = with_floor.filter_map(value).collect();
-        let name = format!("{FLOOR} of {}", figure.labels[*label]);
+        let name = format!("{} of {}", bound_of(panel), figure.labels[*label]);
         floor_trace(&name, Some(*label), Line::Dashed(1), &points, (s.unit, figure.scale))
     };
     panel.curves.iter().map(one).collect()
@@ -291,6 +298,17 @@ mod tests {
             assert!(send.text.contains(part), "{} lacks {part}", send.text);
         }
         assert_eq!(send.cell, Some((0, 7)), "the result that it is");
+    }
+
+    #[test]
+    fn bound_of_rates_is_a_ceiling() {
+        let names = |experiment| {
+            let all = curve(experiment, "op=write", 0..4, |x| x);
+            let drawn = of(all.into_iter().map(|m| floored(m, 0.5, "memcpy")).collect());
+            drawn.traces.iter().filter(|t| is_floor(t)).map(|t| t.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("latency"), ["floor: memcpy"]);
+        assert_eq!(names("bandwidth"), ["ceiling: memcpy"]);
     }
 
     /// Goal: one bad value does not flatten all curves. Method: a spike of a thousand times the value, and an interval up to 100,000;

@@ -274,10 +274,10 @@ const GENERAL: &[(&str, &str)] = &[
          between two starts of a process, no number of samples within one can show.",
     ),
     (
-        "reached, not reached",
+        "imprecise launches",
         "Sampling within a launch stops when that launch's own interval is narrow enough, or at the limit of time or count. \
-         The second is \"not reached\" with the width that was had. The interval beside a median is that over launches, \
-         and what is marked is that one where it is wider than 5 % to either side.",
+         A launch that ends at a limit is imprecise; the percentage is the half-width that it reached. The interval next to a \
+         median is over launches; that one is marked if it is wider than 5 % to either side.",
     ),
     ("p99", "99 of 100 operations were at most this long. Absent where the samples cannot carry it."),
     ("n½", "The message size that gets half the peak bandwidth: small is good for short messages."),

@@ -36,7 +36,7 @@ pub use output::terminal::terminal;
 pub use papers::contradictions::{CONTRADICTIONS, Contradiction};
 pub use papers::figure::{Curve, Figure, Mark};
 pub use papers::published::{
-    ACCEL, IWARP, MULTIRAIL, NICMEM, Published, RowKind, THESIS, Unknown, dataset, select,
+    ACCEL, IWARP, MULTIRAIL, NICMEM, PAPERS, Published, RowKind, THESIS, Unknown, dataset, select,
 };
 pub use papers::rows::{GROUPS, cards};
 pub use probe_results::Measure;

@@ -77,6 +77,7 @@ impl ProbeResults {
 }
 
 impl Work<'_> {
+    /// Measures probes until none is left; several threads do so together.
     fn run(&self, probes: &[Probe], measure: Measure<'_>) {
         while !self.stop.load(Ordering::Relaxed) {
             let Some(probe) = probes.get(self.next.fetch_add(1, Ordering::Relaxed)) else { return };

@@ -92,7 +92,7 @@ pub enum RealError {
         ns: f64,
     },
     /// A library name that is not in the comparison.
-    #[error("there is no library {0:?}")]
+    #[error("there is no library '{0}'")]
     Library(String),
     /// Nothing was measured.
     #[error("it has no measurements")]
@@ -144,12 +144,14 @@ fn best(times: &Times, library: &str, cells: &[&str]) -> BTreeMap<u32, f64> {
     best
 }
 
+/// The median; `None` of nothing.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (low, high) = (values.get(values.len().checked_sub(1)? / 2)?, values.get(values.len() / 2)?);
     Some(f64::midpoint(*low, *high))
 }
 
+/// How a library compares with the others in these cells, today and as published.
 fn compared((what, rows, gain, cells): &(&'static str, &str, Gain, &[&str]), times: &Times) -> Comparison {
     let of = |library: &str| best(times, library, cells);
     let today = |other: &BTreeMap<u32, f64>, own: &BTreeMap<u32, f64>| {

@@ -12,7 +12,7 @@ use super::output::tables::{PaperTable, tables};
 use super::papers::contradictions::{CONTRADICTIONS, Contradiction};
 use super::papers::figure::Figure;
 use super::papers::figures;
-use super::papers::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, Published, THESIS, dataset};
+use super::papers::published::{PAPERS, Published, dataset};
 use super::papers::rows::{paper_of, table};
 use super::probe_results::{Measure, ProbeResults};
 use super::real::Real;
@@ -126,9 +126,8 @@ pub fn reproduce(
     Classifier { machines: &machines, moves: &moves, source: &results }.classify(&mut computed);
     let rows: Vec<Row> = computed.into_iter().map(|(row, _)| row).collect();
     let fitted = fitted(&rows, &machines);
-    let papers = [NICMEM, THESIS, IWARP, MULTIRAIL, ACCEL];
     let papers =
-        papers.into_iter().filter_map(|paper| paper_score(paper, &rows, &machines, &moves)).collect();
+        PAPERS.into_iter().filter_map(|paper| paper_score(paper, &rows, &machines, &moves)).collect();
     let asked = |id: &str| rows.iter().any(|row| row.id == id);
     let concerns = |c: &&Contradiction| c.rows.iter().any(|id| asked(id));
     let mut criteria_changes = criteria::changes();

@@ -232,13 +232,13 @@ fn is_fault(signal: c_int, code: c_int) -> bool {
     code > 0 && !(signal == libc::SIGBUS && code == libc::BUS_MCEERR_AO)
 }
 
-/// Does what the process would have done without the handler of this level.
+/// Does what the process would have done without the handler of this level (see the head of this file).
 ///
 /// # Safety
 /// The arguments are those of a signal handler.
 unsafe fn run_replaced_action(level: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    let levels = SIGNALS.into_iter().zip(&REPLACED_ACTIONS).find(|(own, _)| *own == signal);
-    let Some(before) = levels.map(|(_, levels)| levels.action_of(level)) else { return };
+    let Some(index) = SIGNALS.iter().position(|own| *own == signal) else { return };
+    let before = REPLACED_ACTIONS[index].action_of(level);
     if has_handler(&before) {
         if before.sa_flags & libc::SA_RESETHAND != 0 {
             reset_to_default(signal);

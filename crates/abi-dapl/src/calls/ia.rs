@@ -35,7 +35,7 @@ fn adapter(ia_name: &str, device: &str) -> Result<Adapter> {
     }
     let opened = fabric::open(device, &host::real::host()).map_err(|why| {
         // The standard's error numbers cannot express this.
-        remark(format_args!("DAT adapter{ia_name:?} cannot be opened: {why}"));
+        remark(format_args!("DAT adapter '{ia_name}' cannot be opened: {why}"));
         Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered)
     })?;
     let adapter = Adapter::new(opened);

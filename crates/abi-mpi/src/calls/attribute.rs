@@ -22,6 +22,7 @@ enum Key {
 }
 
 impl Key {
+    /// Whether an object has an attribute of it.
     fn is_held(&self) -> bool {
         match self {
             Self::Comm(key) => key.is_held(),
@@ -48,6 +49,7 @@ struct RegisteredKey {
 }
 
 impl Keys {
+    /// The key of this number. A freed key remains while an object has an attribute of it.
     fn get(&self, number: i32) -> Answer<&Key> {
         let known = self.by_number.get(&number).filter(|known| !known.is_freed || known.key.is_held());
         known.map(|known| &known.key).ok_or_else(|| unknown(number))
@@ -78,6 +80,7 @@ pub(crate) fn comm_free_keyval(keyval: Out<i32>) -> Answer {
     Ok(())
 }
 
+/// The error for a number without such a key.
 fn unknown(number: i32) -> Fault {
     Fault::new(
         c::MPI_ERR_KEYVAL,
@@ -85,6 +88,7 @@ fn unknown(number: i32) -> Fault {
     )
 }
 
+/// The key of attributes of communicators.
 fn comm_key(number: i32) -> Answer<Keyval<mpi::Comm>> {
     match lock(&KEYS).get(number)? {
         Key::Comm(key) => Ok(key.clone()),
@@ -92,6 +96,7 @@ fn comm_key(number: i32) -> Answer<Keyval<mpi::Comm>> {
     }
 }
 
+/// The key of attributes of datatypes.
 fn type_key(number: i32) -> Answer<Keyval<types::Datatype>> {
     match lock(&KEYS).get(number)? {
         Key::Type(key) => Ok(key.clone()),
@@ -99,6 +104,7 @@ fn type_key(number: i32) -> Answer<Keyval<types::Datatype>> {
     }
 }
 
+/// The key of attributes of windows.
 fn win_key(number: i32) -> Answer<Keyval<mpi::Window>> {
     match lock(&KEYS).get(number)? {
         Key::Win(key) => Ok(key.clone()),

@@ -30,6 +30,7 @@ pub(crate) fn comm_remote_size(comm: Comm, size: Out<i32>) -> Answer {
     Ok(())
 }
 
+/// The remote group of an intercommunicator.
 fn remote(comm: Comm) -> Answer<mpi::Group> {
     let none = || Fault::new(c::MPI_ERR_COMM, "comm: it is no intercommunicator, and has no remote group");
     get(comm, "comm")?.remote_group().cloned().ok_or_else(none)
@@ -194,6 +195,7 @@ pub(crate) fn comm_disconnect(comm: Out<Comm>) -> Answer {
     free_with(comm, mpi::Comm::disconnect)
 }
 
+/// Frees a communicator by `how`, and sets its handle to null.
 fn free_with(comm: Out<Comm>, how: fn(&mpi::Comm) -> mpi::Result<()>) -> Answer {
     let handle = comm.get().unwrap_or(Handle::new(c::MPI_COMM_NULL));
     let object = get(handle, "comm")?.clone();

@@ -55,7 +55,7 @@ pub(crate) fn close_port(port_name: Text) -> Answer {
 fn timeout(info: types::Info) -> Answer<Option<Span>> {
     let Some(value) = hints(info)?.get("timeout")?.map(str::to_owned) else { return Ok(None) };
     let wrong = || {
-        Fault::new(c::MPI_ERR_INFO_VALUE, format!("info: a timeout of {value:?} is not a number of seconds"))
+        Fault::new(c::MPI_ERR_INFO_VALUE, format!("info: a timeout of '{value}' is not a number of seconds"))
     };
     value.trim().parse().map(|seconds| Some(Span::from_secs(seconds))).map_err(|_| wrong())
 }
@@ -146,7 +146,7 @@ pub(crate) fn unpublish_name(service_name: Text, _info: types::Info, _port_name:
 pub(crate) fn lookup_name(service_name: Text, _info: types::Info, port_name: Out<u8>) -> Answer {
     let service = text_argument(service_name, "service_name", c::MPI_ERR_NAME)?;
     let found = state::state()?.launch.look_up(&service)?;
-    let none = || Fault::new(c::MPI_ERR_NAME, format!("service_name: no process has published {service:?}"));
+    let none = || Fault::new(c::MPI_ERR_NAME, format!("service_name: no process has published '{service}'"));
     put_text(port_name, &found.ok_or_else(none)?, c::MPI_MAX_PORT_NAME as usize);
     Ok(())
 }

@@ -50,7 +50,7 @@ pub(crate) fn abi_set_fortran_info(info: Info) -> Answer {
         };
         if !fits {
             let here = known.get(key)?.unwrap_or("not there").to_owned();
-            return Err(Fault::new(c::MPI_ERR_ABI, format!("info: {key} is {here} here, and not {value:?}")));
+            return Err(Fault::new(c::MPI_ERR_ABI, format!("info: {key} is {here} here, and not '{value}'")));
         }
     }
     Ok(())

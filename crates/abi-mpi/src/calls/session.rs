@@ -35,7 +35,7 @@ pub(crate) fn session_init(
     if let Some(level) = given.get("thread_level")?.filter(|level| !LEVELS.contains(level)) {
         return Err(Fault::new(
             c::MPI_ERR_INFO_VALUE,
-            format!("info: thread_level: there is no level {level:?}"),
+            format!("info: thread_level: there is no level '{level}'"),
         ));
     }
     let process = state::begin_session()?;
@@ -113,7 +113,7 @@ fn set(pset_name: Text) -> Answer<mpi::Group> {
         Some(ALONE) => Ok(process.comm_self().group().clone()),
         _ => Err(Fault::new(
             c::MPI_ERR_ARG,
-            format!("pset_name: there is no set {name:?}; there are {SETS:?}"),
+            format!("pset_name: there is no set '{name}'; there are {}", SETS.join(" and ")),
         )),
     }
 }

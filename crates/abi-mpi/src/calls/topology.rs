@@ -9,6 +9,7 @@ use crate::constants as c;
 use crate::objects::{Ref, get, insert_comm};
 use crate::types::{Comm, Info, kind};
 
+/// The error for a communicator without the topology that the call needs.
 fn topology_error(what: &str) -> Fault {
     Fault::new(c::MPI_ERR_TOPOLOGY, format!("comm: it is no {what}"))
 }
@@ -22,6 +23,7 @@ fn comm_with_topology(comm: Comm) -> Answer<Ref<kind::Comm>> {
     Ok(object)
 }
 
+/// The communicator's grid.
 fn grid(comm: &mpi::Comm) -> Answer<&Grid> {
     match comm.topology() {
         Some(Topology::Grid(grid)) => Ok(grid),
@@ -29,6 +31,7 @@ fn grid(comm: &mpi::Comm) -> Answer<&Grid> {
     }
 }
 
+/// The communicator's graph.
 fn graph(comm: &mpi::Comm) -> Answer<&Graph> {
     match comm.topology() {
         Some(Topology::Graph(graph)) => Ok(graph),
@@ -36,6 +39,7 @@ fn graph(comm: &mpi::Comm) -> Answer<&Graph> {
     }
 }
 
+/// The communicator's distributed graph.
 fn dist_graph(comm: &mpi::Comm) -> Answer<&DistGraph> {
     match comm.topology() {
         Some(Topology::DistGraph(edges)) => Ok(edges),
@@ -86,6 +90,7 @@ pub(crate) fn dims_create(nnodes: i32, ndims: i32, dims: Out<i32>) -> Answer {
     Ok(())
 }
 
+/// A grid from the arguments of a call.
 fn new_grid(ndims: i32, dims: In<i32>, periods: In<i32>) -> Answer<Grid> {
     let periods: Vec<bool> =
         integers(periods, ndims, "periods")?.into_iter().map(|is_ring| is_ring != 0).collect();
@@ -187,6 +192,7 @@ pub(crate) fn cart_sub(comm: Comm, remain_dims: In<i32>, newcomm: Out<Comm>) -> 
     Ok(())
 }
 
+/// A graph from the arguments of a call.
 fn new_graph(nnodes: i32, index: In<i32>, edges: In<i32>) -> Answer<Graph> {
     let index = integers(index, nnodes, "indx")?;
     let edges = integers(edges, index.last().copied().unwrap_or(0), "edges")?;

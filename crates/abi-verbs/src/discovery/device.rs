@@ -63,7 +63,7 @@ pub(crate) fn all() -> &'static [Handle<Device>] {
                 Ok(()) => return true,
                 Err(why) => why.to_string(),
             };
-            remark(format_args!("{VARIABLE} names the device {name:?}, which is left out: {wrong}"));
+            remark(format_args!("{VARIABLE} names the device '{name}', which is left out: {wrong}"));
             false
         });
         known.zip(0..).filter_map(|(name, index)| create_device(name, index).ok()).collect()
@@ -103,7 +103,7 @@ pub(crate) fn device_kind() -> DeviceKind {
         "" | "hca" => DeviceKind::Hca,
         "rnic" => DeviceKind::Rnic,
         other => {
-            remark(format_args!("{KIND} is {other:?}, which is neither hca nor rnic: devices look like hca"));
+            remark(format_args!("{KIND} is '{other}', which is neither hca nor rnic: devices look like hca"));
             DeviceKind::Hca
         }
     })

@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::intervals::{Intervals, is_stream};
-use super::{Cell, Experiment, Fault, Round, Session, Side, Word, find, peer_failed, said_by};
+use super::{Cell, Experiment, Fault, Round, Session, Side, Word, find, peer_failed, with_peer_name};
 use crate::sample::{Plan, RoundKind, Sampled, Sampler};
 use results::plain;
 use results::schema::RateInterval;
@@ -108,16 +108,16 @@ pub fn watched_cell(
 ) -> Result<Record, Fault> {
     let experiment = known(session.cell)?;
     let ranks = experiment.ranks(&session.cell.variant) as usize;
-    if session.ways.len() + 1 < ranks {
-        let (name, there) = (experiment.name(), session.ways.len() + 1);
+    if session.controls.len() + 1 < ranks {
+        let (name, there) = (experiment.name(), session.controls.len() + 1);
         let why =
             format!("{name} with so few processes: it needs {ranks}, and with --peer there are {there}");
         return Err(Fault::Meaningless(why));
     }
-    session.ways.truncate(ranks - 1);
+    session.controls.truncate(ranks - 1);
     for rank in 1..ranks {
         let cell = session.cell.clone();
-        session.way(rank)?.tell(&Word::Begin { cell, rank: rank as u32 })?;
+        session.control(rank)?.send(&Word::Begin { cell, rank: rank as u32 })?;
     }
     let prepared = experiment.prepare(session);
     let mut side = agree(session, prepared)?;
@@ -130,13 +130,14 @@ pub fn watched_cell(
         Ok(record) => record,
         Err(fault) => return Err(settle(session, side, fault)),
     };
-    tell_all(session, &Word::Finish)?;
+    send_all(session, &Word::Finish)?;
     let verdict = verdict(session, &mut *side, !record.rounds.is_empty());
     agree(session, verdict)?;
     record.note = side.note();
     Ok(record)
 }
 
+/// The experiment of a cell.
 fn known(cell: &Cell) -> Result<&'static dyn Experiment, Fault> {
     find(&cell.experiment)
         .ok_or_else(|| Fault::Meaningless(format!("{}: no such experiment", cell.experiment)))
@@ -188,8 +189,8 @@ fn rounds(
         // A single sample needs no lead-in either.
         let lead_in = if plan.samples_max == 1 { 0 } else { lead_in };
         let round = Round { lead_in, samples: asked.samples, batch: asked.batch };
-        tell_all(session, &Word::Round(round))?;
-        hear_all(session, &Word::Go)?;
+        send_all(session, &Word::Round(round))?;
+        receive_all(session, &Word::Go)?;
         readings.clear();
         let began = session.host.now();
         side.round(session, round, &mut readings)?;
@@ -202,7 +203,7 @@ fn rounds(
         record.rounds.push(readings.clone());
         record.batch = asked.batch;
         if first {
-            tell_all(session, &Word::Warm)?;
+            send_all(session, &Word::Warm)?;
             side.warm(session)?;
         }
     }
@@ -225,11 +226,11 @@ pub fn serve_cell(session: &mut Session<'_>) -> Result<(), Fault> {
     let mut side = agree(session, prepared)?;
     let (mut readings, mut warm) = (Vec::new(), false);
     loop {
-        let word = session.way(1)?.hear()?;
+        let word = session.control(1)?.receive()?;
         session.begin();
         let done = match word {
             Word::Round(round) => {
-                session.way(1)?.tell(&Word::Go)?;
+                session.control(1)?.send(&Word::Go)?;
                 readings.clear();
                 side.round(session, round, &mut readings)
             }
@@ -259,7 +260,7 @@ fn settle(session: &mut Session<'_>, side: Box<dyn Side>, fault: Fault) -> Fault
     drop(side);
     if matches!(fault, Fault::Control(_)) {
         // The peer may still receive this; its answer is not read.
-        let _ = tell_all(session, &Word::Failed { why: fault.to_string(), local: false });
+        let _ = send_all(session, &Word::Failed { why: fault.to_string(), local: false });
         return fault;
     }
     match agree(session, Err::<(), _>(fault.clone())) {
@@ -276,16 +277,16 @@ fn agree<T>(session: &mut Session<'_>, mine: Result<T, Fault>) -> Result<T, Faul
         Ok(_) => Word::Ready,
         Err(fault) => Word::Failed { why: fault.to_string(), local: fault.is_local() },
     };
-    tell_all(session, &word)?;
+    send_all(session, &word)?;
     let mut theirs = Ok(());
     let failed = std::mem::take(&mut session.failed);
-    for (index, way) in session.ways.iter_mut().enumerate() {
-        // It has spoken already, and this side's part is an error for that very reason.
+    for (index, control) in session.controls.iter_mut().enumerate() {
+        // It has reported its failure already, and this side's part is an error for that very reason.
         while !failed.contains(&index) {
-            match way.hear()? {
+            match control.receive()? {
                 Word::Ready => break,
                 Word::Failed { why, local } => {
-                    theirs = theirs.and(Err(peer_failed(said_by(&**way, why), local)));
+                    theirs = theirs.and(Err(peer_failed(with_peer_name(&**control, why), local)));
                     break;
                 }
                 // Sent before it noticed the failure, or in answer to an earlier message: ignored.
@@ -303,17 +304,19 @@ fn agree<T>(session: &mut Session<'_>, mine: Result<T, Fault>) -> Result<T, Faul
     }
 }
 
-fn tell_all(session: &mut Session<'_>, word: &Word) -> Result<(), Fault> {
-    session.ways.iter_mut().try_for_each(|way| way.tell(word))
+/// Sends a word to all other ranks.
+fn send_all(session: &mut Session<'_>, word: &Word) -> Result<(), Fault> {
+    session.controls.iter_mut().try_for_each(|control| control.send(word))
 }
 
-fn hear_all(session: &mut Session<'_>, wanted: &Word) -> Result<(), Fault> {
-    for (index, way) in session.ways.iter_mut().enumerate() {
-        match way.hear()? {
+/// Waits until every other rank has sent this word.
+fn receive_all(session: &mut Session<'_>, wanted: &Word) -> Result<(), Fault> {
+    for (index, control) in session.controls.iter_mut().enumerate() {
+        match control.receive()? {
             word if word == *wanted => {}
             Word::Failed { why, local } => {
                 session.failed.push(index);
-                return Err(peer_failed(said_by(&**way, why), local));
+                return Err(peer_failed(with_peer_name(&**control, why), local));
             }
             other => return Err(Fault::Control(plain::line(&format!("{other:?} came out of turn")))),
         }

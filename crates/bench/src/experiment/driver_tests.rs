@@ -78,11 +78,11 @@ fn spoilt(word: &Word) -> Word {
 }
 
 impl Control for Wire {
-    fn tell(&mut self, word: &Word) -> Result<(), Fault> {
+    fn send(&mut self, word: &Word) -> Result<(), Fault> {
         let word = if self.spoil { spoilt(word) } else { word.clone() };
         self.out.send(word).map_err(|e| Fault::Control(e.to_string()))
     }
-    fn hear(&mut self) -> Result<Word, Fault> {
+    fn receive(&mut self) -> Result<Word, Fault> {
         let limit = std::time::Duration::from_secs(60);
         self.input.recv_timeout(limit).map_err(|e| Fault::Control(e.to_string()))
     }
@@ -120,23 +120,23 @@ fn all_until(
     let ranks = |cell: &Cell| find(&cell.experiment).expect("known").ranks(&cell.variant) as usize;
     let most = cells.iter().map(|(cell, _)| ranks(cell)).max().unwrap_or(2).max(2);
     let (mut near, far): (Vec<Wire>, Vec<Wire>) = (1..most).map(|_| wires().into()).unzip();
-    let side = |rank: usize, ways: &mut [Wire]| -> Vec<Option<Fault>> {
+    let side = |rank: usize, wires: &mut [Wire]| -> Vec<Option<Fault>> {
         let host = verbs::host::real::host();
         let device = open(&host);
         let one = |(cell, (client, server, spoil)): &(Cell, Sides)| {
             if rank >= ranks(cell) {
                 return None;
             }
-            ways.iter_mut().for_each(|way| way.spoil = *spoil && rank == 1);
+            wires.iter_mut().for_each(|wire| wire.spoil = *spoil && rank == 1);
             if rank > 0 {
-                assert!(matches!(ways[0].hear(), Ok(Word::Begin { .. })), "out of step before {cell}");
+                assert!(matches!(wires[0].receive(), Ok(Word::Begin { .. })), "out of step before {cell}");
             }
             let mut session = Session {
                 host: &host,
                 device: &device,
                 rails: &rails(&device),
                 rank: rank as u32,
-                ways: ways.iter_mut().map(|way| way as &mut dyn Control).collect(),
+                controls: wires.iter_mut().map(|wire| wire as &mut dyn Control).collect(),
                 cell,
                 settings: if rank == 0 { client } else { server },
                 against: None,
@@ -158,7 +158,7 @@ fn all_until(
         let servers: Vec<_> = far
             .into_iter()
             .enumerate()
-            .map(|(index, way)| scope.spawn(move || side(index + 1, &mut [way])))
+            .map(|(index, wire)| scope.spawn(move || side(index + 1, &mut [wire])))
             .collect();
         let mut all = vec![side(0, &mut near)];
         all.extend(servers.into_iter().map(|server| server.join().expect("no panic")));
@@ -232,12 +232,12 @@ fn contents_arrive_inline_and_not() {
     let mut cells = Vec::new();
     for op in ["send", "write", "write-imm"] {
         for (size, inline) in [(1, 64), (64, 64), (65, 64), (8, 0), (5000, 64), (100, 4096)] {
-            let way = Settings { inline, ..settings() };
+            let both = Settings { inline, ..settings() };
             let pairs = [("op", op), ("source", "host"), ("sink", "nic")];
-            cells.push((cell("latency", &pairs, size), (way.clone(), way.clone(), false)));
+            cells.push((cell("latency", &pairs, size), (both.clone(), both.clone(), false)));
             if op != "write-imm" {
-                cells.push((cell("bilat", &pairs, size), (way.clone(), way.clone(), false)));
-                cells.push((cell("bandwidth", &pairs, size), (way.clone(), way, false)));
+                cells.push((cell("bilat", &pairs, size), (both.clone(), both.clone(), false)));
+                cells.push((cell("bandwidth", &pairs, size), (both.clone(), both, false)));
             }
         }
     }
@@ -367,13 +367,13 @@ fn mpi_serves_no_strangers() {
     let (host, cell, settings) =
         (verbs::host::real::host(), cell("mpi-latency", &[("layer", "mpi")], 8), settings());
     let device = open(&host);
-    let mut way = wires().into_iter().next().expect("a way");
+    let mut wire = wires().into_iter().next().expect("a wire");
     let mut session = Session {
         host: &host,
         device: &device,
         rails: &rails(&device),
         rank: 1,
-        ways: vec![&mut way],
+        controls: vec![&mut wire],
         cell: &cell,
         settings: &settings,
         against: None,
@@ -509,7 +509,7 @@ fn with_hostile<T>(
     body: impl FnOnce(&mut Session<'_>) -> T,
 ) -> T {
     let [mut near, mut far] = wires();
-    script.iter().for_each(|word| near.tell(word).expect("said"));
+    script.iter().for_each(|word| near.send(word).expect("said"));
     let (host, settings) = (verbs::host::real::host(), settings());
     let device = open(&host);
     body(&mut Session {
@@ -517,7 +517,7 @@ fn with_hostile<T>(
         device: &device,
         rails: &rails(&device),
         rank: 1,
-        ways: vec![&mut far],
+        controls: vec![&mut far],
         cell,
         settings: &settings,
         against: None,

@@ -33,7 +33,9 @@ pub use harness::cell::{Cell, Metric, Scale, Settings};
 pub use harness::contract::{Axis, EXPLAINED, Experiment, Needs, Sampling, Side};
 pub use harness::fault::Fault;
 pub use harness::limits::MAX_SIZE;
-pub use harness::session::{Bounds, Control, Gauge, Rails, Round, Session, Word, peer_failed, said_by};
+pub use harness::session::{
+    Bounds, Control, Gauge, Rails, Round, Session, Word, peer_failed, with_peer_name,
+};
 pub(crate) use loops::stream::burst;
 
 /// Every experiment, in the order of an overview.

@@ -32,7 +32,7 @@ use fabric::Baseline;
 
 use crate::experiment::floor::{FLOOR, SMALL};
 use crate::experiment::{Cell, Metric};
-use crate::sample::FloorOf;
+use crate::sample::CellFloor;
 use results::schema::Measurement;
 
 /// Whether results of an experiment can have a floor that depends on their size.
@@ -53,39 +53,41 @@ pub(super) fn is_sends(experiment: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Floors(BTreeMap<(String, u64), f64>);
 
-/// A floor in us, and what it is.
-type Found = Option<(f64, &'static str)>;
+/// A floor in us, and what it is; `None` if it was not measured.
+type NamedFloor = Option<(f64, &'static str)>;
 
 impl Floors {
     /// From a run's results; others than the floor's are ignored.
     #[must_use]
     pub fn new(results: &[Measurement]) -> Self {
         let floors = results.iter().filter(|r| r.experiment == FLOOR && r.median > 0.0);
-        let one = |r: &Measurement| {
+        let entry = |r: &Measurement| {
             // Bytes over MB/s are microseconds.
             let us = if r.unit == "us" { r.median } else { r.size_bytes as f64 / r.median };
             Some(((r.variant.get(factor::WHAT)?.to_owned(), r.size_bytes), us))
         };
-        Self(floors.filter_map(one).collect())
+        Self(floors.filter_map(entry).collect())
     }
 
+    /// The median of a floor at a size, in us for one message.
     fn get(&self, what: &str, size: u64) -> Option<f64> {
         self.0.get(&(what.to_owned(), size)).copied()
     }
 
-    /// The floor of a cell on a device of that kind, in the unit of its metric; `None` where the machine was not
-    /// measured for it.
+    /// The floor of a cell on a device with this baseline, in the unit of the cell's metric; `None` if this run did not
+    /// measure it, or if the experiment has none.
     #[must_use]
-    pub fn of(&self, kind: Baseline, cell: &Cell, metric: &Metric) -> Option<FloorOf> {
-        let (value, what) = match kind {
-            Baseline::Memory => self.memory(cell, metric)?,
-            Baseline::Sockets => self.sockets(cell, metric)?,
+    pub fn floor_of_cell(&self, baseline: Baseline, cell: &Cell, metric: &Metric) -> Option<CellFloor> {
+        let (value, what) = match baseline {
+            Baseline::Memory => self.memory_floor(cell, metric)?,
+            Baseline::Sockets => self.socket_floor(cell, metric)?,
             Baseline::None => return None,
         };
-        Some(FloorOf { value, what })
+        Some(CellFloor { value, what })
     }
 
-    fn memory(&self, cell: &Cell, metric: &Metric) -> Option<(f64, String)> {
+    /// The floor of a cell on a device in memory, and what it is.
+    fn memory_floor(&self, cell: &Cell, metric: &Metric) -> Option<(f64, String)> {
         let op = cell.variant.get(factor::OP).unwrap_or_default();
         // Of a read the data come from the other side's source.
         let far =
@@ -118,7 +120,8 @@ impl Floors {
         }
     }
 
-    fn latency(&self, op: &str, far: &str, size: u64) -> Found {
+    /// The floor of a one-way latency; `far` is the kind of memory that the operation reads or writes at the peer.
+    fn latency(&self, op: &str, far: &str, size: u64) -> NamedFloor {
         let line = self.get("line", 64)?;
         let (memcpy, vm) = (self.get("memcpy", size), self.get("process_vm_writev", size));
         let both = || Some((line + memcpy?, "cache-line half round trip + memcpy"));
@@ -139,14 +142,16 @@ impl Floors {
         }
     }
 
-    fn copy(&self, far: &str, size: u64) -> Found {
+    /// The floor of one message of a stream: a copy into this kind of memory.
+    fn copy(&self, far: &str, size: u64) -> NamedFloor {
         match self.get("process_vm_writev", size) {
             Some(us) if far == "host" => Some((us, "process_vm_writev")),
             _ => Some((self.get("memcpy", size)?, "memcpy")),
         }
     }
 
-    fn sockets(&self, cell: &Cell, metric: &Metric) -> Option<(f64, String)> {
+    /// The floor of a cell on a device on TCP, and what it is.
+    fn socket_floor(&self, cell: &Cell, metric: &Metric) -> Option<(f64, String)> {
         let op = cell.variant.get(factor::OP).unwrap_or_default();
         let size = cell.size as f64;
         own(match (cell.experiment.as_str(), op) {
@@ -179,8 +184,9 @@ impl Floors {
     }
 }
 
-fn own(found: Found) -> Option<(f64, String)> {
-    found.map(|(value, what)| (value, what.to_owned()))
+/// A floor whose name is an owned text.
+fn own(floor: NamedFloor) -> Option<(f64, String)> {
+    floor.map(|(value, what)| (value, what.to_owned()))
 }
 
 #[cfg(test)]
@@ -218,55 +224,66 @@ mod tests {
         ])
     }
 
-    fn of(experiment: &str, pairs: &[(&str, &str)], size: u64) -> Option<(f64, String)> {
-        of_kind(Baseline::Memory, experiment, pairs, size)
+    fn memory_floor_of(experiment: &str, pairs: &[(&str, &str)], size: u64) -> Option<(f64, String)> {
+        of_baseline(Baseline::Memory, experiment, pairs, size)
     }
 
-    fn of_kind(kind: Baseline, experiment: &str, pairs: &[(&str, &str)], size: u64) -> Option<(f64, String)> {
+    fn of_baseline(
+        baseline: Baseline,
+        experiment: &str,
+        pairs: &[(&str, &str)],
+        size: u64,
+    ) -> Option<(f64, String)> {
         let cell = Cell { experiment: experiment.into(), variant: variant(pairs), size, twin: false };
         let metric = find(experiment).expect("experiment").metric(&cell.variant);
-        floors().of(kind, &cell, &metric).map(|f| ((f.value * 1e6).round() / 1e6, f.what))
+        floors().floor_of_cell(baseline, &cell, &metric).map(|f| ((f.value * 1e6).round() / 1e6, f.what))
     }
 
     #[test]
     fn latencies_stand_beside_line_and_copy() {
         let to_nic = [("op", "write"), ("source", "host"), ("sink", "nic")];
-        assert_eq!(of("latency", &to_nic, 1000).map(|f| f.0), Some(0.2));
+        assert_eq!(memory_floor_of("latency", &to_nic, 1000).map(|f| f.0), Some(0.2));
         let to_host = [("op", "write"), ("source", "nic"), ("sink", "host")];
-        assert_eq!(of("latency", &to_host, 1000), Some((0.5, "process_vm_writev".into())));
+        assert_eq!(memory_floor_of("latency", &to_host, 1000), Some((0.5, "process_vm_writev".into())));
         let send = [("op", "send"), ("source", "nic"), ("sink", "host")];
-        assert_eq!(of("latency", &send, 1000).map(|f| f.0), Some(0.3));
+        assert_eq!(memory_floor_of("latency", &send, 1000).map(|f| f.0), Some(0.3));
         let read = [("op", "read"), ("source", "nic"), ("sink", "host")];
-        assert_eq!(of("latency", &read, 1000).map(|f| f.0), Some(0.2));
-        assert_eq!(of("latency", &[("op", "cas"), ("sink", "nic")], 8).map(|f| f.0), Some(0.2));
-        assert_eq!(of("latency", &to_nic, 999), None, "no copy of that size was measured");
+        assert_eq!(memory_floor_of("latency", &read, 1000).map(|f| f.0), Some(0.2));
+        assert_eq!(memory_floor_of("latency", &[("op", "cas"), ("sink", "nic")], 8).map(|f| f.0), Some(0.2));
+        assert_eq!(memory_floor_of("latency", &to_nic, 999), None, "no copy of that size was measured");
     }
 
     #[test]
     fn rates_and_bandwidths_have_the_unit_of_the_result() {
         let to_nic = [("op", "write"), ("source", "host"), ("sink", "nic")];
         let to_host = [("op", "write"), ("source", "host"), ("sink", "host")];
-        assert_eq!(of("bandwidth", &to_nic, 1000), Some((10_000.0, "memcpy".into())));
-        assert_eq!(of("bandwidth", &to_host, 1000).map(|f| f.0), Some(2_000.0));
-        assert_eq!(of("bibw", &to_nic, 1000), Some((20_000.0, "2 x memcpy".into())));
-        assert_eq!(of("rate", &to_nic, 8).map(|f| f.0), Some(1e9));
-        assert_eq!(of("park", &[], 8).map(|f| f.0), Some(5.0));
-        assert_eq!(of("memory", &[], 0), None);
+        assert_eq!(memory_floor_of("bandwidth", &to_nic, 1000), Some((10_000.0, "memcpy".into())));
+        assert_eq!(memory_floor_of("bandwidth", &to_host, 1000).map(|f| f.0), Some(2_000.0));
+        assert_eq!(memory_floor_of("bibw", &to_nic, 1000), Some((20_000.0, "2 x memcpy".into())));
+        assert_eq!(memory_floor_of("rate", &to_nic, 8).map(|f| f.0), Some(1e9));
+        assert_eq!(memory_floor_of("park", &[], 8).map(|f| f.0), Some(5.0));
+        assert_eq!(memory_floor_of("memory", &[], 0), None);
         let by_mpi = [("layer", "mpi")];
         assert_eq!(
-            of("mpi-latency", &by_mpi, 1000),
+            memory_floor_of("mpi-latency", &by_mpi, 1000),
             Some((0.3, "cache-line half round trip + 2 x memcpy".into()))
         );
-        assert_eq!(of("mpi-bandwidth", &by_mpi, 1000), Some((2_000.0, "process_vm_writev".into())));
-        assert_eq!(of("mpi-bibw", &by_mpi, 1000), Some((4_000.0, "2 x process_vm_writev".into())));
-        assert_eq!(of("mpi-bcast", &[("ranks", "2")], 1000), None);
-        assert_eq!(of("floor", &[("what", "line")], 64), None);
+        assert_eq!(
+            memory_floor_of("mpi-bandwidth", &by_mpi, 1000),
+            Some((2_000.0, "process_vm_writev".into()))
+        );
+        assert_eq!(
+            memory_floor_of("mpi-bibw", &by_mpi, 1000),
+            Some((4_000.0, "2 x process_vm_writev".into()))
+        );
+        assert_eq!(memory_floor_of("mpi-bcast", &[("ranks", "2")], 1000), None);
+        assert_eq!(memory_floor_of("floor", &[("what", "line")], 64), None);
     }
 
     #[test]
     fn devices_on_tcp_stand_beside_sockets_and_models_beside_nothing() {
         let at = |experiment: &str, op: &str, size| {
-            of_kind(Baseline::Sockets, experiment, &[("op", op), ("sink", "nic")], size).map(|f| f.0)
+            of_baseline(Baseline::Sockets, experiment, &[("op", op), ("sink", "nic")], size).map(|f| f.0)
         };
         assert_eq!(at("latency", "write", 1000), Some(4.0));
         assert_eq!(at("latency", "read", 1000), Some(7.0));
@@ -277,6 +294,6 @@ mod tests {
         assert_eq!(at("rate", "write", 8), Some(1e7));
         assert_eq!(at("park", "send", 8), Some(9.0));
         assert_eq!((at("mpi-latency", "", 1000), at("mpi-bibw", "", 1000)), (Some(4.0), Some(800.0)));
-        assert_eq!(of_kind(Baseline::None, "latency", &[("op", "cas")], 8), None);
+        assert_eq!(of_baseline(Baseline::None, "latency", &[("op", "cas")], 8), None);
     }
 }

@@ -126,11 +126,11 @@ impl<'a> Admission<'a> {
     }
 
     /// Reads from all visitors. Returns those that have become clients, and those refused, with the reason.
-    pub fn hear(&mut self) -> (Vec<(Client, Wish)>, Vec<Refused>) {
+    pub fn read_visitors(&mut self) -> (Vec<(Client, Wish)>, Vec<Refused>) {
         let (mut clients, mut refused) = (Vec::new(), Vec::new());
         let mut staying = Vec::with_capacity(self.visitors.len());
         for mut visitor in std::mem::take(&mut self.visitors) {
-            match visitor.hear(self.token) {
+            match visitor.read_wish(self.token) {
                 Ok(Some((hello, wish))) => {
                     let Visitor { stream, peer, .. } = visitor;
                     clients.push((Client { stream, peer, hello }, wish));
@@ -199,7 +199,7 @@ pub(super) fn await_client(listener: &TcpListener, token: &Token) -> Result<(Cli
     loop {
         admission.wait(listener, std::iter::empty());
         admission.accept(listener, &mut |_| ());
-        for (client, wish) in admission.hear().0 {
+        for (client, wish) in admission.read_visitors().0 {
             match wish {
                 Wish::Measure(setup) => return Ok((client, setup)),
                 Wish::Run => admission.refuse(client, "this process measures, and runs no programs"),
@@ -221,16 +221,18 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
 }
 
 impl Visitor {
+    /// Whether it has not greeted, or only its leaving is awaited.
     fn is_silent(&self) -> bool {
         matches!(self.stage, Stage::Hello | Stage::Leaving)
     }
 
+    /// How long it may take for what it does now.
     fn patience(&self) -> Duration {
         if matches!(self.stage, Stage::Leaving) { LEAVING } else { PATIENCE }
     }
 
-    /// What it says now; what it wants, once it has said all.
-    fn hear(&mut self, token: Option<&Token>) -> Result<Option<(Hello, Wish)>, WireError> {
+    /// Reads what has arrived from it. Returns its greeting and its wish once all of both has arrived.
+    fn read_wish(&mut self, token: Option<&Token>) -> Result<Option<(Hello, Wish)>, WireError> {
         loop {
             if matches!(self.stage, Stage::Leaving) {
                 return self.drain().map(|()| None);
@@ -313,7 +315,7 @@ mod tests {
         let mut honest = arrive(&listener, &mut admission);
         honest.write_all(&bytes(&Hello::own(None).expect("random"))).expect("sent");
         while !matches!(admission.visitors[0].stage, Stage::Setup(_)) {
-            let (clients, refused) = admission.hear();
+            let (clients, refused) = admission.read_visitors();
             assert!(clients.is_empty() && refused.is_empty());
         }
         for _ in 0..2 * VISITORS_MAX {
@@ -324,7 +326,7 @@ mod tests {
             Setup { device: "shm".into(), settings: crate::experiment::Settings::default(), core: None };
         honest.write_all(&bytes(&Frame::Setup(setup.clone()))).expect("sent");
         let (_, wish) = loop {
-            let (mut clients, refused) = admission.hear();
+            let (mut clients, refused) = admission.read_visitors();
             assert!(refused.is_empty(), "{refused:?}");
             if let Some(client) = clients.pop() {
                 break client;
@@ -347,9 +349,10 @@ mod tests {
         let (wanted, secret) = (setup.clone(), token.clone());
         let client = std::thread::spawn(move || {
             let stream = TcpStream::connect(addr).expect("listening");
-            let mut way = ControlStream::greet(stream, Some(&secret), Party::Client).expect("greeted");
-            way.write(&Frame::Setup(setup)).expect("sent");
-            way
+            let mut control_stream =
+                ControlStream::greet(stream, Some(&secret), Party::Client).expect("greeted");
+            control_stream.write(&Frame::Setup(setup)).expect("sent");
+            control_stream
         });
         let (_, found) = await_client(&listener, &token).expect("a client");
         assert_eq!(found, wanted);
@@ -370,11 +373,11 @@ mod tests {
         for byte in said {
             assert!(found.is_empty());
             far.write_all(&[byte]).expect("sent");
-            found.extend(admission.hear().0);
+            found.extend(admission.read_visitors().0);
         }
         far.write_all(b"more").expect("sent");
         while found.is_empty() {
-            found.extend(admission.hear().0);
+            found.extend(admission.read_visitors().0);
         }
         let mut rest = [0; 4];
         found[0].0.stream.set_nonblocking(false).expect("a socket");
@@ -392,7 +395,7 @@ mod tests {
         far.write_all(&wrong).expect("sent");
         let mut reasons = Vec::new();
         while reasons.is_empty() {
-            reasons = admission.hear().1;
+            reasons = admission.read_visitors().1;
         }
         assert!(reasons[0].1.contains("version 99"), "{reasons:?}");
         Hello::read(&mut far).expect("a hello");

@@ -17,17 +17,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// # Errors
 /// If nobody serves there, or the server does not have this token or refuses.
 pub fn call_agent(to: &str, token: Option<&Token>) -> Result<(TcpStream, Vec<u8>), Fault> {
-    let mut way = ControlStream::dial(to, token, PATIENCE)?;
-    way.set_patience(PATIENCE);
-    way.write(&Frame::Run).map_err(|why| way.lost(&why))?;
-    match way.read().map_err(|why| way.lost(&why))? {
+    let mut control_stream = ControlStream::dial(to, token, PATIENCE)?;
+    control_stream.set_patience(PATIENCE);
+    control_stream.write(&Frame::Run).map_err(|why| control_stream.lost(&why))?;
+    match control_stream.read().map_err(|why| control_stream.lost(&why))? {
         Frame::Runs => {}
         Frame::Refused { why } => return Err(Fault::Peer(format!("{to}: {why}"))),
         other => {
             return Err(Fault::Control(results::plain::line(&format!("{to}: {other:?} came out of turn"))));
         }
     }
-    let (stream, came) = way.into_stream();
+    let (stream, came) = control_stream.into_stream();
     let lost = |why: std::io::Error| Fault::Connection(format!("{to}: {why}"));
     prepare(&stream).and_then(|()| stream.set_nonblocking(false)).map_err(lost)?;
     Ok((stream, came))

@@ -2,6 +2,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::journal::{JournalError, Keeping};
 use super::sample::Sample;
@@ -10,7 +11,7 @@ use crate::experiment::{Cell, Metric, find};
 use crate::floor::{FLOOR, Floors};
 use crate::machine;
 use crate::plan::{CheckedPlan, Chosen};
-use crate::sample::{CellHead, Detail, FloorOf, Sampled, aa_noise, measurement};
+use crate::sample::{CellFloor, CellHead, Detail, Sampled, aa_noise, measurement};
 use results::schema::{
     ClockInfo, ClockKind, DeviceInfo, Environment, Measurement, Missing, NoiseSummary, Origin, Parameter,
     PeerInfo, RailRates, Run, Warning,
@@ -56,7 +57,8 @@ pub(super) struct Collected<'a> {
     begun: Vec<BTreeSet<u32>>,
     /// Devices that were opened this time.
     opened: BTreeSet<usize>,
-    count: u64,
+    /// Cells that were measured or given up, with the launch.
+    done: BTreeSet<(usize, u32)>,
     interrupted: bool,
 }
 
@@ -84,7 +86,7 @@ impl<'a> Collected<'a> {
         warn(
             launches < results::stats::LAUNCHES_FOR_95 as u32 && !plan.is_virtual(),
             "fewer than 6 launches carry no 95 % interval",
-            "leave --set launches at its default",
+            "take six or more (--launches 6)",
         );
         environment.devices = plan.devices.iter().map(known).collect();
         let mut all = Self {
@@ -100,7 +102,7 @@ impl<'a> Collected<'a> {
             launches,
             begun: vec![BTreeSet::new(); plan.devices.len()],
             opened: BTreeSet::new(),
-            count: 0,
+            done: BTreeSet::new(),
             interrupted: false,
         };
         if let Some(keeping) = keeping {
@@ -119,12 +121,12 @@ impl<'a> Collected<'a> {
                 self.environment.devices[device].clock = sample.clock.kind;
             }
             self.samples[index].insert(launch, sample);
-            self.count += 1;
+            self.done.insert((index, launch));
         }
         for (index, why) in keeping.never() {
             if let Entry::Vacant(entry) = self.skipped.entry(index) {
                 entry.insert((self.launches, why));
-                self.count += u64::from(self.launches);
+                self.done.extend((0..self.launches).map(|launch| (index, launch)));
             }
         }
         self.keeping = Some(keeping);
@@ -192,6 +194,7 @@ impl<'a> Collected<'a> {
         self.environment.noise_after = noise;
     }
 
+    /// Records a cell that was measured in a launch, unless it was interrupted.
     pub(super) fn measured(&mut self, index: usize, launch: u32, sample: Sample) {
         // Half a cell is none: its samples would be those of the cold part.
         if sample.record.interrupted {
@@ -202,28 +205,30 @@ impl<'a> Collected<'a> {
                 keeping.measured(index, launch, &sample);
             }
             samples.insert(launch, sample);
-            self.count += 1;
+            self.done.insert((index, launch));
         }
     }
 
-    /// Records that a cell was not measured in this launch, nor will be in `others` further launches, which need not
-    /// try.
-    pub(super) fn skipped(&mut self, index: usize, why: String, (never, others): (bool, u32)) {
+    /// Records that a cell is not measured in these launches: in the first it failed or was dropped, the others need not
+    /// try. `never` if no later run needs to try either.
+    pub(super) fn skipped(&mut self, index: usize, why: String, (never, launches): (bool, Range<u32>)) {
         if let (Some(keeping), true) = (&mut self.keeping, never) {
             keeping.cannot(index, &why);
         }
-        self.count += 1 + u64::from(others);
+        self.done.extend(launches.map(|launch| (index, launch)));
         let times = self.skipped.get(&index).map_or(0, |(times, _)| *times);
         self.skipped.insert(index, (times + 1, why));
     }
 
+    /// Records that the run was interrupted.
     pub(super) fn interrupt(&mut self) {
         self.interrupted = true;
     }
 
-    /// Cells done, over all launches.
+    /// The number of cells measured or skipped, over all launches. A cell that is measured again in a launch, or dropped
+    /// after it was measured, counts once.
     pub(super) fn count(&self) -> u64 {
-        self.count
+        self.done.len() as u64
     }
 
     /// The reason why nothing requested was measured. Floors for comparison do not count.
@@ -294,6 +299,7 @@ impl<'a> Collected<'a> {
         found.map_or("", |device| device.name.as_str())
     }
 
+    /// The cells that become results.
     fn result_cells(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.cells.len()).filter(|i| !self.cells[*i].twin)
     }
@@ -323,6 +329,7 @@ impl<'a> Collected<'a> {
         all
     }
 
+    /// The result of a cell from its launches.
     fn result(&self, index: usize, launches: &[Sampled], floors: &Floors) -> Option<Measurement> {
         let cell = &self.cells[index];
         let metric = find(&cell.experiment)?.metric(&cell.variant);
@@ -336,7 +343,8 @@ impl<'a> Collected<'a> {
             metric: metric.name.to_owned(),
             unit: metric.unit.to_owned(),
         };
-        let floor: Option<FloorOf> = floors.of(fabric::baseline(self.device_of(index)), cell, &metric);
+        let floor: Option<CellFloor> =
+            floors.floor_of_cell(fabric::baseline(self.device_of(index)), cell, &metric);
         let detail = Detail { samples: self.keep, ..Detail::default() };
         let map = |ns: f64| metric.value(ns * 1e3, messages, cell.size);
         let mut result = measurement(head, launches, map, floor, &detail)?;
@@ -389,6 +397,7 @@ impl<'a> Collected<'a> {
         lost.map(one).collect()
     }
 
+    /// Warns about cells that were not measured in all launches, one warning for each reason.
     fn explain_skipped(&mut self) {
         let mut reasons = Reasons::new();
         for (index, (times, why)) in &self.skipped {
@@ -414,6 +423,7 @@ impl<'a> Collected<'a> {
         }
     }
 
+    /// Adds parameters that follow from others or from the machine.
     fn add_derived(&mut self) {
         let mut add = |key: &str, value: String| {
             self.parameters.push(Parameter {
@@ -486,6 +496,7 @@ fn known(device: &Chosen) -> DeviceInfo {
     DeviceInfo { name: device.name.clone(), clock, rails, rail_rates, ..DeviceInfo::default() }
 }
 
+/// A launch's samples of a cell, from what the worker has recorded.
 fn replayed(experiment: &dyn crate::experiment::Experiment, cell: &Cell, sample: &Sample) -> Option<Sampled> {
     let plan = plan_for(experiment, &cell.variant, &sample.sampling.plan(sample.clock));
     let mut found = replay(&sample.record, plan)?;
@@ -529,7 +540,7 @@ mod tests {
         for (index, cell) in plan.cells.iter().enumerate() {
             match cell.experiment == FLOOR {
                 true => all.measured(index, 0, sample()),
-                false => all.skipped(index, "no way".to_owned(), (true, 0)),
+                false => all.skipped(index, "no way".to_owned(), (true, 0..1)),
             }
         }
         let why = all.in_vain(&plan).expect("in vain");
@@ -540,6 +551,24 @@ mod tests {
         let mut floors = Collected::new(&plan, [None, None], 1, None);
         floors.measured(0, 0, sample());
         assert_eq!(floors.in_vain(&plan), None, "they were asked for");
+    }
+
+    #[test]
+    fn cell_measured_twice_and_then_dropped_counts_once_for_each_launch() {
+        let plan = crate::plan::Plan { quick: true, ..Default::default() }.check().expect("sound");
+        let mut all = Collected::new(&plan, [None, None], 6, None);
+        let sample = || Sample {
+            clock: ClockInfo::default(),
+            sampling: crate::launch::world::plan(1).into(),
+            record: crate::experiment::driver::Record::default(),
+            switches: 0,
+        };
+        all.measured(0, 0, sample());
+        all.measured(0, 0, sample());
+        assert_eq!(all.count(), 1);
+        all.skipped(0, "dropped".to_owned(), (false, 0..6));
+        all.skipped(1, "dropped".to_owned(), (false, 1..6));
+        assert_eq!(all.count(), 6 + 5);
     }
 
     /// Goal: whatever weakens the numbers is in the file, so that readers see it without our report.

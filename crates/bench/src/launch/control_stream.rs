@@ -35,12 +35,12 @@ pub(super) struct ControlStream {
     /// What it said of its host when it had opened its device.
     pub(super) about: PeerInfo,
     /// Notified when this side starts to wait for the other's message, and when it has one.
-    pulse: Option<UnixStream>,
+    reports: Option<UnixStream>,
 }
 
-/// What a pulse says: the worker waits for its client's word.
+/// A report: the worker waits for a message of its client.
 pub const WAITS: u8 = 1;
-/// What a pulse says: the worker works.
+/// A report: the worker works.
 pub const WORKS: u8 = 2;
 
 /// A socket on which a whole frame has its time, however small the pieces are in which it comes or goes.
@@ -62,6 +62,7 @@ impl Patient {
         (self.began, self.patience) = (now(), patience);
     }
 
+    /// Waits until the socket can be read or written, or the timeout has passed.
     fn ready(&self, what: PollFlags) -> io::Result<()> {
         let left = self.patience.saturating_sub(since(self.began));
         if left.is_zero() {
@@ -110,7 +111,7 @@ impl ControlStream {
         let mut last = "it has no address".to_owned();
         for addr in addrs {
             match call(addr, token, patience) {
-                Ok(Ok(way)) => return Ok(Self { name: Some(to.to_owned()), ..way }),
+                Ok(Ok(control_stream)) => return Ok(Self { name: Some(to.to_owned()), ..control_stream }),
                 Ok(Err(why)) => return Err(lost(to, &why)),
                 Err(e) => last = e.to_string(),
             }
@@ -126,7 +127,7 @@ impl ControlStream {
         let ours = Hello::own(token)?;
         wire::write(stream.get_mut(), &ours)?;
         let theirs = Hello::read(&mut stream)?;
-        let mut way = Self {
+        let mut control_stream = Self {
             stream,
             patience: HELLO_PATIENCE,
             local,
@@ -134,29 +135,33 @@ impl ControlStream {
             name: None,
             theirs,
             about: PeerInfo::default(),
-            pulse: None,
+            reports: None,
         };
-        let (client, server) = if me == Party::Client { (&ours, &way.theirs) } else { (&way.theirs, &ours) };
-        let Some(lock) = Lock::new(token, client, server, me)? else { return Ok(way) };
-        if me == Party::Client {
-            way.write(&lock.proof(Party::Client))?;
-            lock.check(way.read()?, Party::Server)?;
+        let (client, server) = if me == Party::Client {
+            (&ours, &control_stream.theirs)
         } else {
-            lock.check(way.read()?, Party::Client)?;
-            way.write(&lock.proof(Party::Server))?;
+            (&control_stream.theirs, &ours)
+        };
+        let Some(lock) = Lock::new(token, client, server, me)? else { return Ok(control_stream) };
+        if me == Party::Client {
+            control_stream.write(&lock.proof(Party::Client))?;
+            lock.check(control_stream.read()?, Party::Server)?;
+        } else {
+            lock.check(control_stream.read()?, Party::Client)?;
+            control_stream.write(&lock.proof(Party::Server))?;
         }
-        Ok(way)
+        Ok(control_stream)
     }
 
-    /// Continues with a client whose set-up has been read. What this side does is reported on `pulse`, if there is one.
+    /// Continues with a client whose set-up has been read. What this side does is reported on `reports`, if there is one.
     pub(super) fn resume(
         stream: TcpStream,
         theirs: Hello,
-        pulse: Option<UnixStream>,
+        reports: Option<UnixStream>,
     ) -> Result<Self, WireError> {
         let (local, peer) = (stream.local_addr()?.ip(), stream.peer_addr()?);
         let stream = BufReader::new(Patient::new(stream)?);
-        pulse.iter().try_for_each(|pulse| pulse.set_nonblocking(true))?;
+        reports.iter().try_for_each(|reports| reports.set_nonblocking(true))?;
         Ok(Self {
             stream,
             patience: HELLO_PATIENCE,
@@ -165,7 +170,7 @@ impl ControlStream {
             name: None,
             theirs,
             about: PeerInfo::default(),
-            pulse,
+            reports,
         })
     }
 
@@ -190,40 +195,44 @@ impl ControlStream {
         Self { name: None, ..self }
     }
 
+    /// The fault of the lost connection, with the peer's name.
     pub(super) fn lost(&self, why: &WireError) -> Fault {
         lost(&self.called(), why)
     }
 
-    /// How long [`Control::hear`] waits.
+    /// How long [`Control::receive`] waits.
     pub(super) fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
 
+    /// Sends a frame.
     pub(super) fn write(&mut self, frame: &Frame) -> Result<(), WireError> {
         let out = self.stream.get_mut();
         out.begin(WRITE_PATIENCE);
         wire::write(out, frame)
     }
 
+    /// Waits for the next frame; reports to the server meanwhile that this worker waits.
     pub(super) fn read(&mut self) -> Result<Frame, WireError> {
-        self.say(WAITS);
+        self.report_state(WAITS);
         loop {
             self.stream.get_mut().begin(self.patience);
             match wire::read(&mut self.stream, FRAME_MAX)? {
                 // A late answer to being asked to wait.
                 Frame::Still => {}
                 frame => {
-                    self.say(WORKS);
+                    self.report_state(WORKS);
                     return Ok(frame);
                 }
             }
         }
     }
 
-    fn say(&self, what: u8) {
-        if let Some(mut pulse) = self.pulse.as_ref() {
+    /// Reports to the server of this worker what it does, if there is one.
+    fn report_state(&self, what: u8) {
+        if let Some(mut reports) = self.reports.as_ref() {
             // A failed write means that nothing listens: ignored.
-            let _ = pulse.write(&[what]);
+            let _ = reports.write(&[what]);
         }
     }
 }
@@ -247,16 +256,17 @@ fn call(
     }
 }
 
+/// The fault of a lost connection.
 fn lost(peer: &str, why: &WireError) -> Fault {
     Fault::Control(format!("{peer}: {why}"))
 }
 
 impl Control for ControlStream {
-    fn tell(&mut self, word: &Word) -> Result<(), Fault> {
+    fn send(&mut self, word: &Word) -> Result<(), Fault> {
         self.write(&Frame::Word { word: word.clone() }).map_err(|e| self.lost(&e))
     }
 
-    fn hear(&mut self) -> Result<Word, Fault> {
+    fn receive(&mut self) -> Result<Word, Fault> {
         match self.read().map_err(|e| self.lost(&e))? {
             Frame::Word { word } => Ok(word),
             Frame::Refused { why } => Err(Fault::Peer(why)),

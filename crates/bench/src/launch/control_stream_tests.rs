@@ -14,24 +14,25 @@ fn against(
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("bound");
     let thread = std::thread::spawn(move || peer(listener.accept().expect("a client").0));
-    let way = ControlStream::greet(TcpStream::connect(addr).expect("listening"), ours, Party::Client);
+    let control_stream =
+        ControlStream::greet(TcpStream::connect(addr).expect("listening"), ours, Party::Client);
     thread.join().expect("no panic");
-    way
+    control_stream
 }
 
 #[test]
 fn two_sides_find_each_other_and_know_their_numbers() {
     let secret = token("0123456789abcdef");
     let theirs = secret.clone();
-    let way = against(Some(&secret), move |s| {
-        let mut way = ControlStream::greet(s, Some(&theirs), Party::Server).expect("greeted");
-        way.tell(&Word::Ready).expect("told");
+    let control_stream = against(Some(&secret), move |s| {
+        let mut control_stream = ControlStream::greet(s, Some(&theirs), Party::Server).expect("greeted");
+        control_stream.send(&Word::Ready).expect("told");
     });
-    let mut way = way.expect("greeted");
-    assert_eq!(way.hear(), Ok(Word::Ready));
-    assert!(matches!(way.hear(), Err(Fault::Control(_))), "it hung up");
-    assert_eq!(way.neighbour(), Some(std::process::id()));
-    assert!(way.local_ip().is_loopback() && way.peer_ip().is_loopback());
+    let mut control_stream = control_stream.expect("greeted");
+    assert_eq!(control_stream.receive(), Ok(Word::Ready));
+    assert!(matches!(control_stream.receive(), Err(Fault::Control(_))), "it hung up");
+    assert_eq!(control_stream.neighbour(), Some(std::process::id()));
+    assert!(control_stream.local_ip().is_loopback() && control_stream.peer_ip().is_loopback());
 }
 
 /// Goal: with a token on one side only, or two that differ, neither side goes on, and the client says what to do.
@@ -43,10 +44,10 @@ fn without_the_same_token_nobody_goes_on() {
         (None, Some(a.clone()), "wants a token"),
         (Some(&a), None, "has no token"),
     ] {
-        let way = against(ours, move |s| {
+        let control_stream = against(ours, move |s| {
             assert!(ControlStream::greet(s, theirs.as_ref(), Party::Server).is_err(), "the server goes on");
         });
-        let Err(why) = way else { panic!("the client goes on: {said}") };
+        let Err(why) = control_stream else { panic!("the client goes on: {said}") };
         // The server may have hung up before it was understood.
         let why = why.to_string();
         assert!(why.contains(said) || (said.contains("differ") && why.contains("went away")), "{why}");
@@ -56,7 +57,7 @@ fn without_the_same_token_nobody_goes_on() {
 /// Goal: a peer that only echoes what the client sends is not taken for a server that has the token.
 #[test]
 fn a_proof_that_is_sent_back_proves_nothing() {
-    let way = against(Some(&token("0123456789abcdef")), |mut s| {
+    let control_stream = against(Some(&token("0123456789abcdef")), |mut s| {
         let mut taken = [0; 4096];
         while let Ok(n @ 1..) = s.read(&mut taken) {
             if s.write_all(&taken[..n]).is_err() {
@@ -64,7 +65,7 @@ fn a_proof_that_is_sent_back_proves_nothing() {
             }
         }
     });
-    assert!(matches!(way, Err(WireError::Stranger)), "{:?}", way.err());
+    assert!(matches!(control_stream, Err(WireError::Stranger)), "{:?}", control_stream.err());
 }
 
 #[test]

@@ -24,6 +24,7 @@ pub(super) struct Worker {
     lines: Lines,
     /// It has reported that it is done.
     done: bool,
+    /// Its end has been reported.
     ended: bool,
 }
 
@@ -35,15 +36,15 @@ impl Drop for Worker {
     }
 }
 
-/// What came from a worker.
+/// What a worker has done.
 #[derive(Debug)]
-pub(super) enum Heard {
-    /// A line.
+pub(super) enum WorkerEvent {
+    /// It has sent a line.
     News(News),
-    /// It has ended in order, after it reported that it was done.
-    Left,
-    /// It has ended, or hung up.
-    Ended(String),
+    /// It has ended with success, after it reported that it was done.
+    Finished,
+    /// It has ended in another way, or closed its socket; with the reason, in words.
+    Lost(String),
 }
 
 /// Starts a worker with `input` as its standard input, and `output` as its standard output.
@@ -82,23 +83,26 @@ impl Worker {
         let _ = write_line(self.lines.stream(), &"stop");
     }
 
+    /// Its role: `client`, `server` or `helper`.
     pub(super) fn name(&self) -> &'static str {
         self.name
     }
 
-    fn hear(&mut self) -> Heard {
+    /// Waits for the worker's next line, or for its end.
+    fn next_event(&mut self) -> WorkerEvent {
         match self.lines.next() {
             Ok(Some(news)) => {
                 self.done |= matches!(news, News::Done { .. });
-                Heard::News(news)
+                WorkerEvent::News(news)
             }
-            Ok(None) => self.end(None),
-            Err(e) => self.end(Some(e)),
+            Ok(None) => self.finish(None),
+            Err(e) => self.finish(Some(e)),
         }
     }
 
-    /// Why it ended, in words.
-    fn end(&mut self, error: Option<io::Error>) -> Heard {
+    /// Notes that the worker sends nothing more, waits for the end of its process, and returns how that ended. `error` is that
+    /// of the last read, if it failed.
+    fn finish(&mut self, error: Option<io::Error>) -> WorkerEvent {
         self.ended = true;
         // A closed socket comes a moment before the end of the process.
         let began = machine::now();
@@ -110,14 +114,14 @@ impl Worker {
             }
         };
         if self.done && status.is_some_and(|status| status.success()) {
-            return Heard::Left;
+            return WorkerEvent::Finished;
         }
         let how = match (status, error) {
             (Some(status), _) => describe(status),
             (None, Some(e)) => format!("sent what is no message: {e}"),
             (None, None) => "hung up".to_owned(),
         };
-        Heard::Ended(format!("the {} process {how}", self.name))
+        WorkerEvent::Lost(format!("the {} process {how}", self.name))
     }
 }
 
@@ -132,10 +136,10 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Waits until a worker says something, at most for `limit`; `None` when none does.
-pub(super) fn listen(workers: &mut [Worker], limit: Duration) -> Option<(usize, Heard)> {
+/// Waits for the next event of any worker, at most for `limit`; `None` if there is none.
+pub(super) fn wait_for_event(workers: &mut [Worker], limit: Duration) -> Option<(usize, WorkerEvent)> {
     if let Some(index) = workers.iter().position(|w| !w.ended && w.lines.is_buffered()) {
-        return Some((index, workers[index].hear()));
+        return Some((index, workers[index].next_event()));
     }
     let open: Vec<usize> = (0..workers.len()).filter(|i| !workers[*i].ended).collect();
     let mut fds: Vec<PollFd<'_>> =
@@ -145,7 +149,7 @@ pub(super) fn listen(workers: &mut [Worker], limit: Duration) -> Option<(usize, 
     rustix::event::poll(&mut fds, Some(&limit)).ok()?;
     let ready = fds.iter().position(|fd| !fd.revents().is_empty())?;
     let index = open[ready];
-    Some((index, workers[index].hear()))
+    Some((index, workers[index].next_event()))
 }
 
 #[cfg(test)]
@@ -162,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_ends_says_how() {
+    fn worker_that_ends_is_reported_with_the_reason() {
         for (script, expected) in [
             ("exit 3", "the server process failed with status 3"),
             ("kill -9 $$", "the server process was killed (signal 9)"),
@@ -171,30 +175,30 @@ mod tests {
         ] {
             let worker = Worker::start("server", &command("/bin/sh", &["-c", script]), &server());
             let mut crew = [worker.expect("a shell")];
-            let heard = listen(&mut crew, Duration::from_secs(20));
-            let Some((0, Heard::Ended(how))) = heard else { panic!("{script}: {heard:?}") };
+            let event = wait_for_event(&mut crew, Duration::from_secs(20));
+            let Some((0, WorkerEvent::Lost(how))) = event else { panic!("{script}: {event:?}") };
             assert!(how.starts_with(expected), "{how}");
-            assert!(listen(&mut crew, Duration::ZERO).is_none(), "it is said once");
+            assert!(wait_for_event(&mut crew, Duration::ZERO).is_none(), "it is reported once");
         }
     }
 
-    /// Goal: a process that ends after its report has left, and is not lost. Method: processes that end with status 0 after their report,
+    /// Goal: a process that ends after its report has finished, and is not lost. Method: processes that end with status 0 after their report,
     /// with status 0 without it, and with another status after it.
     #[test]
-    fn worker_that_ends_after_its_report_has_left() {
+    fn worker_that_ends_after_its_report_has_finished() {
         let done = r#"echo '{"news":"done","noise":null}' >&0"#;
-        for (script, left) in
+        for (script, finished) in
             [(format!("{done}; exit 0"), true), ("exit 0".into(), false), (format!("{done}; exit 3"), false)]
         {
             let worker = Worker::start("server", &command("/bin/sh", &["-c", &script]), &server());
             let mut crew = [worker.expect("a shell")];
             let last = loop {
-                match listen(&mut crew, Duration::from_secs(20)).expect("its end").1 {
-                    Heard::News(news) => assert!(matches!(news, News::Done { noise: None })),
+                match wait_for_event(&mut crew, Duration::from_secs(20)).expect("its end").1 {
+                    WorkerEvent::News(news) => assert!(matches!(news, News::Done { noise: None })),
                     last => break last,
                 }
             };
-            assert_eq!(matches!(last, Heard::Left), left, "{script}: {last:?}");
+            assert_eq!(matches!(last, WorkerEvent::Finished), finished, "{script}: {last:?}");
         }
     }
 

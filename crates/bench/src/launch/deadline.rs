@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::floor::FLOOR;
-use crate::plan::{CheckedPlan, DEADLINE, SHARE_MIN};
+use crate::plan::{CheckedPlan, SHARE_MIN, Time};
 use results::stats::LAUNCHES_FOR_95;
 
 /// The part of the time in which the first launch shows how fast the machine is, before it is cut.
 const FIRST: f64 = 0.25;
+/// The time for the client to end in order when a launch is cut: at most this many seconds, and this part of the deadline.
+const STOPPING: (f64, f64) = (1.0, 0.05);
 
 /// When a run has to end, and which of its cells are most important.
 pub(super) struct Deadline {
@@ -45,13 +47,9 @@ impl Pace {
 impl Deadline {
     /// The deadline of a plan; `None` if the number of launches was given, as then all launches are made.
     pub(super) fn of(plan: &CheckedPlan) -> Option<Self> {
-        if plan.is_virtual() || plan.values.is_set("launches") {
-            return None;
-        }
-        let budget = plan.values.real("budget");
         Some(Self {
-            seconds: DEADLINE * budget,
-            budget,
+            seconds: Time::deadline(plan)?,
+            budget: plan.values.real("budget"),
             launches: plan.launches(),
             cells: by_importance(plan),
         })
@@ -64,7 +62,14 @@ impl Deadline {
 
     /// Until when, from the beginning of the run, a launch may take; `known` once a launch has shown the pace.
     pub(super) fn limit(&self, known: bool) -> Duration {
-        Duration::from_secs_f64(if known { self.seconds } else { FIRST * self.seconds })
+        let end = Duration::from_secs_f64(self.seconds) - self.stop_patience();
+        if known { end } else { Duration::from_secs_f64(FIRST * self.seconds) }
+    }
+
+    /// How long the client may take to end in order when a launch is cut. The deadline includes this time.
+    pub(super) fn stop_patience(&self) -> Duration {
+        let (most, share) = STOPPING;
+        Duration::from_secs_f64(most.min(share * self.seconds))
     }
 
     /// The cells to drop before launch `number`, so that as many launches as an interval needs end in time: the least
@@ -170,6 +175,16 @@ mod tests {
     fn given_number_of_launches_has_no_deadline() {
         assert!(Deadline::of(&plan(&[("launches", "6")])).is_none());
         assert!(Deadline::of(&plan(&[])).is_some());
+    }
+
+    #[test]
+    fn launch_that_is_cut_ends_at_the_deadline() {
+        for budget in ["3", "22", "220"] {
+            let deadline = Deadline::of(&plan(&[("budget", budget)])).expect("a deadline");
+            let end = deadline.limit(true) + deadline.stop_patience();
+            assert_eq!(end, Duration::from_secs_f64(deadline.seconds), "{budget}");
+            assert!(deadline.stop_patience() <= Duration::from_secs(1));
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{CheckedPlan, is_enough, next_share};
 use crate::experiment::driver::plan_for;
 use crate::experiment::{Cell, find};
-use crate::plan::{DEADLINE, Plan, Time, launch_seconds, operation_seconds, setup_seconds};
+use crate::plan::{Plan, Time, launch_seconds, operation_seconds, setup_seconds};
 use crate::sample::{Calibration, Sampler};
 use results::schema::ClockKind;
 use results::stats::{Draw as _, Rng};
@@ -71,7 +71,7 @@ fn counted(plan: &CheckedPlan, draw: fn(&mut Rng) -> f64) -> f64 {
         gone += took;
     }
     // Beyond that, cells are dropped.
-    if plan.values.is_set("launches") { gone } else { gone.min(DEADLINE * budget) }
+    Time::deadline(plan).map_or(gone, |deadline| gone.min(deadline))
 }
 
 /// Goal: `--dry-run` shows how long to wait. Method: plans of all kinds, on a machine whose samples are precise

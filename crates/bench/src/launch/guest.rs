@@ -27,11 +27,11 @@ pub fn start(
     hello: Hello,
     setup: Setup,
 ) -> io::Result<(Child, UnixStream)> {
-    let (pulse, theirs) = UnixStream::pair()?;
-    write_line(&pulse, &Job::Guest { hello, setup })?;
-    pulse.set_nonblocking(true)?;
+    let (reports, theirs) = UnixStream::pair()?;
+    write_line(&reports, &Job::Guest { hello, setup })?;
+    reports.set_nonblocking(true)?;
     let child = spawn(command, OwnedFd::from(stream), Some(OwnedFd::from(theirs)))?;
-    Ok((child, pulse))
+    Ok((child, reports))
 }
 
 /// Why a worker failed, if the last of these lines that parses says so.

@@ -72,7 +72,7 @@ pub(super) struct ClientJob {
 /// The part of [`crate::sample::Plan`] that is chosen by the orchestrator.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sampling {
-    pub(super) target: f64,
+    pub(super) half_width_target: f64,
     pub(super) samples_min: u64,
     pub(super) samples_max: u64,
     pub(super) time_min_ns: f64,
@@ -87,7 +87,7 @@ pub(super) struct Sampling {
 impl From<crate::sample::Plan> for Sampling {
     fn from(p: crate::sample::Plan) -> Self {
         Self {
-            target: p.target,
+            half_width_target: p.half_width_target,
             samples_min: p.samples_min,
             samples_max: p.samples_max,
             time_min_ns: p.time_min_ns,
@@ -104,7 +104,7 @@ impl Sampling {
     /// The sampler's plan with a clock.
     pub(super) fn plan(&self, clock: ClockInfo) -> crate::sample::Plan {
         crate::sample::Plan {
-            target: self.target,
+            half_width_target: self.half_width_target,
             samples_min: self.samples_min,
             samples_max: self.samples_max,
             time_min_ns: self.time_min_ns,
@@ -113,7 +113,7 @@ impl Sampling {
             round_time_ns: self.round_time_ns,
             batch: self.batch,
             seed: self.seed,
-            keep: self.samples_max.min(KEEP_MAX) as usize,
+            samples_kept_max: self.samples_max.min(KEEP_MAX) as usize,
             clock: crate::sample::Calibration {
                 kind: clock.kind,
                 overhead_ns: clock.overhead_ns,

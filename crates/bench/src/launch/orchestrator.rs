@@ -10,7 +10,7 @@ use verbs::host::Time;
 use verbs::host::real::allowed_cores;
 
 use super::collect::{Collected, Start};
-use super::crew::{Heard, Worker, listen};
+use super::crew::{Worker, WorkerEvent, wait_for_event};
 use super::deadline::{Deadline, Pace};
 use super::job::{ClientJob, Job, News, Sampling};
 use super::journal::{Journal, Keeping};
@@ -31,11 +31,9 @@ const TICK: Duration = Duration::from_millis(100);
 const START: Duration = Duration::from_secs(30);
 /// For the client to end in order once it was asked to.
 const STOP: Duration = Duration::from_secs(5);
-/// For the client to end in order when the time of the run is up.
-const STOP_CUT: Duration = Duration::from_secs(1);
 /// For the client to say what it saw, once another process has died.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// For another process's end to be heard, once the client has failed.
+/// For another process's end to be reported, once the client has failed.
 const A_MOMENT: Duration = Duration::from_millis(300);
 /// Readings of a record that the displayed value is taken from.
 const SHOWN: usize = 64;
@@ -234,7 +232,11 @@ impl Launching<'_, '_> {
                 plan.device_of(**i).is_some_and(|d| !d.is_virtual) && !plan.unfit.contains_key(i)
             };
             let sharing = plan.real_cells() - run.never.iter().filter(own).count();
-            let limit = run.deadline.as_ref().map(|deadline| (run.began, deadline.limit(run.pace.is_some())));
+            let limit = run.deadline.as_ref().map(|deadline| Limit {
+                began: run.began,
+                after: deadline.limit(run.pace.is_some()),
+                patience: deadline.stop_patience(),
+            });
             let mut launch = Launch {
                 command: self.command,
                 plan,
@@ -279,7 +281,7 @@ impl Launching<'_, '_> {
         self.progress.note(&deadline.remark(dropped.len(), self.plan.real_cells()));
         for index in dropped {
             run.never.insert(index);
-            self.all.skipped(index, deadline.reason(), (false, self.launches - number - 1));
+            self.all.skipped(index, deadline.reason(), (false, number..self.launches));
         }
     }
 }
@@ -361,6 +363,7 @@ fn overrun(budget: f64, launches: u32, took: Duration) -> Option<String> {
     })
 }
 
+/// The remark when no further launches are started because the time is up.
 fn given_up(done: u32, launches: u32) -> String {
     let when = if done == 0 { "in the first".to_owned() } else { format!("after {done}") };
     format!(
@@ -374,17 +377,17 @@ fn ended(others: &mut [Worker]) -> Option<String> {
     if others.is_empty() {
         return None;
     }
-    let (who, heard) = listen(others, A_MOMENT)?;
-    loss(others[who].name(), heard)
+    let (who, event) = wait_for_event(others, A_MOMENT)?;
+    loss(others[who].name(), event)
 }
 
 /// Why a process other than the client is lost, if what it did means that.
-fn loss(name: &str, heard: Heard) -> Option<String> {
-    match heard {
-        Heard::Ended(how) => Some(how),
-        Heard::News(News::Failed { why, .. }) => Some(format!("the {name} process says: {why}")),
+fn loss(name: &str, event: WorkerEvent) -> Option<String> {
+    match event {
+        WorkerEvent::Lost(how) => Some(how),
+        WorkerEvent::News(News::Failed { why, .. }) => Some(format!("the {name} process says: {why}")),
         // It ends before the client, which measures the noise after that: under load for seconds.
-        Heard::Left | Heard::News(_) => None,
+        WorkerEvent::Finished | WorkerEvent::News(_) => None,
     }
 }
 
@@ -414,13 +417,29 @@ struct Launch<'a, 'k> {
     share: f64,
     /// Cells of all devices that share the time.
     sharing: usize,
-    /// When the run began, and how long after that the launch is cut, once it has measured something.
-    limit: Option<(Time, Duration)>,
+    limit: Option<Limit>,
     progress: &'a mut dyn Progress,
     stop: &'a AtomicBool,
     all: &'a mut Collected<'k>,
     /// Cells that cannot be measured in any launch.
     never: &'a mut BTreeSet<usize>,
+}
+
+/// When a launch is cut, once it has measured something.
+#[derive(Clone, Copy)]
+struct Limit {
+    /// When the run began.
+    began: Time,
+    /// How long after that the launch is cut.
+    after: Duration,
+    /// How long the client may then take to end in order.
+    patience: Duration,
+}
+
+impl Limit {
+    fn is_reached(&self) -> bool {
+        since(self.began) > self.after
+    }
 }
 
 /// How far a launch is.
@@ -506,12 +525,12 @@ impl Launch<'_, '_> {
     ) -> Result<(), BenchError> {
         let job = Job::Server { token: token.clone(), core };
         let mut worker = Worker::start(name, self.command, &job)?;
-        match listen(std::slice::from_mut(&mut worker), START) {
-            Some((_, Heard::News(News::Listening { addr }))) => connect.push(addr),
-            Some((_, Heard::News(News::Failed { why, .. }))) => {
+        match wait_for_event(std::slice::from_mut(&mut worker), START) {
+            Some((_, WorkerEvent::News(News::Listening { addr }))) => connect.push(addr),
+            Some((_, WorkerEvent::News(News::Failed { why, .. }))) => {
                 return Err(BenchError::new(format!("the {name} process says: {why}")));
             }
-            Some((_, Heard::Ended(how))) => return Err(BenchError::new(how)),
+            Some((_, WorkerEvent::Lost(how))) => return Err(BenchError::new(how)),
             _ => return Err(BenchError::new(format!("the {name} process does not start within 30 s"))),
         }
         crew.push(worker);
@@ -522,8 +541,8 @@ impl Launch<'_, '_> {
     fn watch(&mut self, crew: &mut [Worker], mut state: State) -> Result<Pace, BenchError> {
         let client = crew.len() - 1;
         loop {
-            match listen(crew, TICK) {
-                Some((who, Heard::News(news))) if who == client => {
+            match wait_for_event(crew, TICK) {
+                Some((who, WorkerEvent::News(news))) if who == client => {
                     state.silent_since = now();
                     if matches!(news, News::Failed { .. }) && state.lost.is_none() {
                         state.lost = ended(&mut crew[..client]).map(|how| (how, now()));
@@ -532,23 +551,23 @@ impl Launch<'_, '_> {
                         return Ok(state.pace);
                     }
                 }
-                Some((who, heard)) if who != client => {
-                    let Some(how) = loss(crew[who].name(), heard) else { continue };
+                Some((who, event)) if who != client => {
+                    let Some(how) = loss(crew[who].name(), event) else { continue };
                     state.lost.get_or_insert((how, now()));
                 }
-                Some((_, Heard::Ended(how))) => {
+                Some((_, WorkerEvent::Lost(how))) => {
                     let lost = state.lost.take().map(|(other, _)| format!(" (before that {other})"));
                     return Err(self.broken(&state, &format!("{how}{}", lost.unwrap_or_default())));
                 }
                 _ => {}
             }
             state.pace.cut |=
-                !state.pace.cells.is_empty() && self.limit.is_some_and(|(began, limit)| since(began) > limit);
+                !state.pace.cells.is_empty() && self.limit.as_ref().is_some_and(Limit::is_reached);
             if state.asked.is_none() && (state.pace.cut || self.stop.load(Ordering::Relaxed)) {
                 crew[client].ask_to_stop();
                 state.asked = Some(now());
             }
-            let patience = if state.pace.cut { STOP_CUT } else { STOP };
+            let patience = self.limit.filter(|_| state.pace.cut).map_or(STOP, |limit| limit.patience);
             if state.asked.is_some_and(|at| since(at) > patience) {
                 // What it was doing takes too long; the crew is killed, what it sent is kept.
                 return Ok(state.pace);
@@ -559,7 +578,7 @@ impl Launch<'_, '_> {
                 return Err(self.broken(&state, how));
             }
             if since(state.silent_since) > self.longest_silence() {
-                return Err(self.broken(&state, "the client process says nothing any more"));
+                return Err(self.broken(&state, "the client process sends nothing any more"));
             }
         }
     }
@@ -570,6 +589,7 @@ impl Launch<'_, '_> {
         START + timed + Duration::from_millis(3 * self.plan.settings().patience_ms)
     }
 
+    /// The error of a launch that failed, with the cell that was being measured.
     fn broken(&self, state: &State, how: &str) -> BenchError {
         match state.current.and_then(|i| self.plan.cells.get(i)) {
             Some(cell) => BenchError::new(format!("{cell}: {how}")),
@@ -595,7 +615,7 @@ impl Launch<'_, '_> {
             }
             News::Cell { index } => {
                 (state.current, state.cell_began) = (Some(index), now());
-                self.tell(index, CellState::Began);
+                self.report_cell(index, CellState::Began);
             }
             News::Moved { index, interval } => {
                 if let Some(cell) = self.plan.cells.get(index) {
@@ -613,18 +633,15 @@ impl Launch<'_, '_> {
                 let sample = Sample { clock: state.clock, sampling: state.sampling, record, switches };
                 self.all.measured(index, self.number, sample);
                 if let Some((value, unit)) = shown {
-                    self.tell(index, CellState::Measured { value, unit });
+                    self.report_cell(index, CellState::Measured { value, unit });
                 }
                 state.has_ended(index);
             }
             News::Skipped { index, why, never } => {
-                self.tell(index, CellState::Skipped { why: &why });
-                let others = if never && self.never.insert(index) {
-                    self.plan.launches() - self.number - 1
-                } else {
-                    0
-                };
-                self.all.skipped(index, why, (never, others));
+                self.report_cell(index, CellState::Skipped { why: &why });
+                let end =
+                    if never && self.never.insert(index) { self.plan.launches() } else { self.number + 1 };
+                self.all.skipped(index, why, (never, self.number..end));
                 state.has_ended(index);
             }
             News::Done { noise } => {
@@ -642,7 +659,8 @@ impl Launch<'_, '_> {
         Ok(false)
     }
 
-    fn tell(&mut self, index: usize, state: CellState<'_>) {
+    /// Reports the progress of a cell to the user.
+    fn report_cell(&mut self, index: usize, state: CellState<'_>) {
         if let Some(cell) = self.plan.cells.get(index) {
             let (launch, launches) = (self.number + 1, self.plan.launches());
             let (done, device) = (self.all.count(), named(self.plan, self.device));
@@ -737,14 +755,14 @@ mod tests {
     }
 
     #[test]
-    fn server_that_has_left_is_not_lost() {
-        assert_eq!(loss("server", Heard::Left), None);
-        assert_eq!(loss("server", Heard::News(News::Done { noise: None })), None);
+    fn server_that_has_finished_is_not_lost() {
+        assert_eq!(loss("server", WorkerEvent::Finished), None);
+        assert_eq!(loss("server", WorkerEvent::News(News::Done { noise: None })), None);
         let ended = "the server process ended early".to_owned();
-        assert_eq!(loss("server", Heard::Ended(ended.clone())), Some(ended));
+        assert_eq!(loss("server", WorkerEvent::Lost(ended.clone())), Some(ended));
         let failed = News::Failed { why: "no device".to_owned(), index: None, corrupt: false };
         assert_eq!(
-            loss("server", Heard::News(failed)),
+            loss("server", WorkerEvent::News(failed)),
             Some("the server process says: no device".to_owned())
         );
     }

@@ -29,15 +29,15 @@ pub(super) fn gather(job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<
         calls.into_iter().map(ended).collect()
     });
     let (all, mut faults) = (found.len(), Vec::new());
-    let mut ways: Vec<ControlStream> = Vec::new();
+    let mut control_streams: Vec<ControlStream> = Vec::new();
     for one in found {
         match one {
-            Ok(way) => ways.push(way),
+            Ok(control_stream) => control_streams.push(control_stream),
             Err(fault) => faults.push(fault),
         }
     }
     match faults.len() {
-        0 => distinct(&ways).map(|()| ways),
+        0 => distinct(&control_streams).map(|()| control_streams),
         1 => Err(faults.remove(0)),
         n => {
             let each: Vec<String> = faults.iter().map(ToString::to_string).collect();
@@ -49,34 +49,41 @@ pub(super) fn gather(job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<
 /// Calls one and has it open the device, once it has room.
 fn call(to: &str, job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<ControlStream, Fault> {
     let patience = Duration::from_millis(job.settings.patience_ms);
-    let way = ControlStream::dial(to, job.token.as_ref(), patience)?;
-    let mut way = if job.own { way.unnamed() } else { way };
-    way.set_patience(patience + MARGIN);
+    let control_stream = ControlStream::dial(to, job.token.as_ref(), patience)?;
+    let mut control_stream = if job.own { control_stream.unnamed() } else { control_stream };
+    control_stream.set_patience(patience + MARGIN);
     let (device, settings) = (job.device.clone(), job.settings.clone());
-    way.write(&Frame::Setup(Setup { device, settings, core: job.peer_core })).map_err(|e| way.lost(&e))?;
+    control_stream
+        .write(&Frame::Setup(Setup { device, settings, core: job.peer_core }))
+        .map_err(|e| control_stream.lost(&e))?;
     let (began, mut place, mut said) = (now(), None, false);
     loop {
-        match way.read().map_err(|e| way.lost(&e))? {
+        match control_stream.read().map_err(|e| control_stream.lost(&e))? {
             Frame::Opened { core, machine } => {
                 let pinned_core = core.and_then(|core| u32::try_from(core).ok());
-                way.about = PeerInfo { address: way.called(), pinned_core, ..machine };
-                return Ok(way);
+                control_stream.about = PeerInfo { address: control_stream.called(), pinned_core, ..machine };
+                return Ok(control_stream);
             }
-            Frame::Refused { why } => return Err(Fault::Peer(crate::experiment::said_by(&way, why))),
+            Frame::Refused { why } => {
+                return Err(Fault::Peer(crate::experiment::with_peer_name(&control_stream, why)));
+            }
             Frame::Wait { ahead } if since(began) < WAIT_MAX => {
                 // The first word is only that this client was understood.
                 let news = place.replace(ahead) != Some(ahead) || !said;
                 if news && (ahead > 0 || since(began) > BUSY) {
                     said = true;
-                    told(format!("{} is busy; clients before this one: {ahead}", way.called()));
+                    told(format!("{} is busy; clients before this one: {ahead}", control_stream.called()));
                 }
-                way.write(&Frame::Still).map_err(|e| way.lost(&e))?;
+                control_stream.write(&Frame::Still).map_err(|e| control_stream.lost(&e))?;
             }
             Frame::Wait { .. } => {
-                return Err(Fault::Connection(format!("{} is busy; try again later", way.called())));
+                return Err(Fault::Connection(format!(
+                    "{} is busy; try again later",
+                    control_stream.called()
+                )));
             }
             other => {
-                let what = format!("{}: {other:?} came out of turn", way.called());
+                let what = format!("{}: {other:?} came out of turn", control_stream.called());
                 return Err(Fault::Control(results::plain::line(&what)));
             }
         }
@@ -84,10 +91,10 @@ fn call(to: &str, job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<Con
 }
 
 /// Two names may be one server's.
-fn distinct(ways: &[ControlStream]) -> Result<(), Fault> {
-    for (i, way) in ways.iter().enumerate() {
-        if let Some(other) = ways[..i].iter().find(|other| other.peer() == way.peer()) {
-            let (first, second, at) = (other.called(), way.called(), way.peer());
+fn distinct(control_streams: &[ControlStream]) -> Result<(), Fault> {
+    for (i, control_stream) in control_streams.iter().enumerate() {
+        if let Some(other) = control_streams[..i].iter().find(|other| other.peer() == control_stream.peer()) {
+            let (first, second, at) = (other.called(), control_stream.called(), control_stream.peer());
             return Err(Fault::Connection(format!(
                 "peers {first} and {second} are the same server, at {at}; give each once, or start another at a port of its own"
             )));

@@ -20,22 +20,23 @@ const WORK_MAX: Span = Span::from_secs(1800);
 const PROCESSOR_MAX: u64 = 6 * 3600;
 
 /// Serves the client of this run to its end, which names the device.
-pub(super) fn session(way: ControlStream, setup: Setup, core: Option<usize>) -> Result<(), Fault> {
+pub(super) fn session(control_stream: ControlStream, setup: Setup, core: Option<usize>) -> Result<(), Fault> {
     let core = core.or(setup.core);
-    serve_as(way, &Setup { core, ..setup }, Bounds::default())
+    serve_as(control_stream, &Setup { core, ..setup }, Bounds::default())
 }
 
 /// Serves a client of `nicety serve`, a stranger: within bounds.
-pub(super) fn guest(way: ControlStream, setup: &Setup) -> Result<(), Fault> {
+pub(super) fn guest(control_stream: ControlStream, setup: &Setup) -> Result<(), Fault> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let most = Rlimit { current: Some(PROCESSOR_MAX), maximum: Some(PROCESSOR_MAX) };
     setrlimit(Resource::Cpu, most).map_err(|e| Fault::Machine(format!("cannot limit this process: {e}")))?;
     // Others are to have as much.
     let bytes = crate::machine::limits().memory.map(|bytes| bytes / 2);
-    serve_as(way, setup, Bounds { work: Some(WORK_MAX), bytes })
+    serve_as(control_stream, setup, Bounds { work: Some(WORK_MAX), bytes })
 }
 
-fn serve_as(mut way: ControlStream, setup: &Setup, bounds: Bounds) -> Result<(), Fault> {
+/// Opens the device, and measures cells until the client ends the session.
+fn serve_as(mut control_stream: ControlStream, setup: &Setup, bounds: Bounds) -> Result<(), Fault> {
     let Setup { device, settings, core } = setup;
     // Once it is pinned, this process sees one core.
     let machine = crate::machine::as_peer();
@@ -43,23 +44,23 @@ fn serve_as(mut way: ControlStream, setup: &Setup, bounds: Bounds) -> Result<(),
     let host = host();
     let device = match fabric::open(device, &host) {
         Ok(device) => device,
-        Err(why) => return refuse(&mut way, why.into()),
+        Err(why) => return refuse(&mut control_stream, why.into()),
     };
     let rails = super::device::rails(device.name());
-    way.write(&Frame::Opened { core: pinned, machine }).map_err(control)?;
+    control_stream.write(&Frame::Opened { core: pinned, machine }).map_err(control)?;
     let patience = Duration::from_millis(settings.patience_ms);
     loop {
-        way.set_patience(BETWEEN_CELLS);
-        match way.hear()? {
+        control_stream.set_patience(BETWEEN_CELLS);
+        match control_stream.receive()? {
             Word::Begin { cell, rank } => {
-                way.set_patience(patience + LONG_ROUND);
+                control_stream.set_patience(patience + LONG_ROUND);
                 let mut session = Session {
                     host: &host,
                     device: &device,
                     rails: &rails,
                     // Only the client itself is rank 0, whatever it says.
                     rank: rank.max(1),
-                    ways: vec![&mut way],
+                    controls: vec![&mut control_stream],
                     cell: &cell,
                     settings,
                     against: None,
@@ -82,13 +83,15 @@ fn serve_as(mut way: ControlStream, setup: &Setup, bounds: Bounds) -> Result<(),
     }
 }
 
+/// An error of the control connection as a fault.
 pub(super) fn control(why: WireError) -> Fault {
     Fault::Control(why.to_string())
 }
 
-fn refuse(way: &mut ControlStream, fault: Fault) -> Result<(), Fault> {
+/// Reports to the client why nothing can be measured.
+fn refuse(control_stream: &mut ControlStream, fault: Fault) -> Result<(), Fault> {
     // If this does not arrive either, the client sees the connection end.
-    let _ = way.write(&Frame::Refused { why: fault.to_string() });
+    let _ = control_stream.write(&Frame::Refused { why: fault.to_string() });
     Err(fault)
 }
 

@@ -78,7 +78,7 @@ pub(super) fn run(
                 }
                 Ok((index, Err(fault))) => {
                     let why = fault.to_string();
-                    all.skipped(index, why.clone(), (false, 0));
+                    all.skipped(index, why.clone(), (false, 0..1));
                     view.report(all.count(), index, CellState::Skipped { why: &why });
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
@@ -98,11 +98,13 @@ struct View<'a> {
 }
 
 impl View<'_> {
+    /// Reports a device's notes.
     fn notes(&mut self, notes: &[String]) {
         let on = self.device.map_or_else(String::new, |name| format!("{name}: "));
         notes.iter().for_each(|note| self.progress.chosen(&format!("{on}{note}")));
     }
 
+    /// Collects a measured cell, and reports it.
     fn measured(
         &mut self,
         all: &mut Collected<'_>,
@@ -121,6 +123,7 @@ impl View<'_> {
         self.report(all.count(), index, CellState::Measured { value, unit: metric.unit });
     }
 
+    /// Reports the progress of a cell.
     fn report(&mut self, done: u64, index: usize, state: CellState<'_>) {
         let (device, cell) = (self.device, &self.plan.cells[index]);
         self.progress.cell(&CellEvent { launch: 1, launches: 1, done, device, cell, state });

@@ -109,7 +109,7 @@ pub enum WireError {
     #[error("the peer went away ({})", ended(.0))]
     Gone(io::Error),
     /// Nothing came for too long.
-    #[error("the peer says nothing")]
+    #[error("the peer sends nothing")]
     Silent,
     /// Longer than allowed.
     #[error("a frame of {0} bytes is too long; this is no nicety peer")]

@@ -38,6 +38,7 @@ pub fn worker_main() -> ExitCode {
     }
 }
 
+/// Does the job of this process, which its standard input decides: that of a launch, or of one client of the server.
 fn work() -> Result<(), Fault> {
     let hint = "`worker` is started by `nicety bench` and `nicety serve`, not by hand";
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| Fault::Control(e.to_string()))?;
@@ -57,19 +58,21 @@ fn guest(stream: TcpStream) -> Result<(), Fault> {
     let Some(Job::Guest { hello, setup }) = lines.next::<Job>().map_err(control)? else {
         return Err(control("no client came with the job"));
     };
-    let pulse = server.try_clone().map_err(control)?;
-    let way = ControlStream::resume(stream, hello, Some(pulse)).map_err(serving::control);
-    if let Err(fault) = way.and_then(|way| serving::guest(way, &setup)) {
+    let reports = server.try_clone().map_err(control)?;
+    let control_stream = ControlStream::resume(stream, hello, Some(reports)).map_err(serving::control);
+    if let Err(fault) = control_stream.and_then(|control_stream| serving::guest(control_stream, &setup)) {
         let why = plain::line(&fault.to_string());
         write_line(&server, &News::Failed { why, index: None, corrupt: false }).map_err(control)?;
     }
     Ok(())
 }
 
+/// An error of the connection to the orchestrator or the server as a fault.
 fn control(e: impl std::fmt::Display) -> Fault {
     Fault::Control(e.to_string())
 }
 
+/// Does the job of a launch, and reports how it ended.
 fn orchestrated(input: OwnedFd) -> Result<(), Fault> {
     let mut lines = Lines::new(UnixStream::from(input));
     let job = lines.next::<Job>().map_err(control)?.ok_or_else(|| control("no job came"))?;
@@ -94,8 +97,8 @@ fn serve_one(out: &UnixStream, token: &Token, core: Option<usize>) -> Result<(),
     write_line(out, &News::Listening { addr }).map_err(control)?;
     let (client, setup) = await_client(&listener, token).map_err(control)?;
     drop(listener);
-    let way = ControlStream::resume(client.stream, client.hello, None).map_err(control)?;
-    serving::session(way, setup, core)?;
+    let control_stream = ControlStream::resume(client.stream, client.hello, None).map_err(control)?;
+    serving::session(control_stream, setup, core)?;
     // This process ends before its client does, which still measures the noise: without this it would be taken for lost.
     write_line(out, &News::Done { noise: None }).map_err(control)
 }
@@ -109,12 +112,12 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
     let before = noise(&host);
     // A failed write is ignored: an orchestrator that does not read it notices the failure anyway.
     let told = |what| drop(write_line(out, &News::Waiting { what }));
-    let mut ways = rendezvous::gather(job, &told)?;
+    let mut control_streams = rendezvous::gather(job, &told)?;
     let device = fabric::open(&job.device, &host)?;
     let rails = super::device::rails(device.name());
     let notes = device.attr().notes.clone();
-    let elsewhere = ways.iter().filter(|_| !job.own);
-    let peers = elsewhere.map(|way| way.about.clone()).collect();
+    let elsewhere = control_streams.iter().filter(|_| !job.own);
+    let peers = elsewhere.map(|control_stream| control_stream.about.clone()).collect();
     write_line(out, &News::Begun { clock, noise: before, core, notes, peers }).map_err(control)?;
     let plan = job.sampling.plan(clock);
     for (index, cell) in &job.cells {
@@ -129,7 +132,7 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
             device: &device,
             rails: &rails,
             rank: 0,
-            ways: ways.iter_mut().map(|w| w as &mut dyn Control).collect(),
+            controls: control_streams.iter_mut().map(|stream| stream as &mut dyn Control).collect(),
             cell,
             settings: &job.settings,
             against: job.against.as_ref(),
@@ -157,9 +160,9 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
         write_line(out, &news).map_err(control)?;
     }
     *current = None;
-    for way in &mut ways {
+    for control_stream in &mut control_streams {
         // A peer that has gone already has no need of it.
-        let _ = way.tell(&Word::Bye);
+        let _ = control_stream.send(&Word::Bye);
     }
     write_line(out, &News::Done { noise: noise(&host) }).map_err(control)
 }
@@ -175,6 +178,7 @@ fn stop_asked(orchestrator: &UnixStream) -> bool {
     rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
 }
 
+/// The overhead and the resolution of the host's clock.
 fn calibrate(host: &Host) -> ClockInfo {
     // The host's clock counts in picoseconds.
     crate::sample::calibrate(clock_kind(host.clock()), 1e-3, 50, || host.now().as_ps()).into()
@@ -200,12 +204,12 @@ mod tests {
             panic!("it does not listen")
         };
         let patience = Duration::from_secs(30);
-        let mut way = ControlStream::dial(&addr, Some(&token), patience).expect("reached");
-        way.set_patience(patience);
+        let mut control_stream = ControlStream::dial(&addr, Some(&token), patience).expect("reached");
+        control_stream.set_patience(patience);
         let setup = Setup { device: "shm".to_owned(), settings: Settings::default(), core: None };
-        way.write(&Frame::Setup(setup)).expect("sent");
-        assert!(matches!(way.read(), Ok(Frame::Opened { .. })));
-        way.tell(&Word::Bye).expect("sent");
+        control_stream.write(&Frame::Setup(setup)).expect("sent");
+        assert!(matches!(control_stream.read(), Ok(Frame::Opened { .. })));
+        control_stream.send(&Word::Bye).expect("sent");
         assert_eq!(lines.next().expect("a line"), Some(News::Done { noise: None }));
         assert_eq!(server.join().expect("no panic"), Ok(()));
         assert_eq!(lines.next::<News>().expect("the end"), None);

@@ -63,6 +63,7 @@ pub fn measure(device: &str, cell: &Cell, settings: &Settings) -> Result<Measure
     })
 }
 
+/// The experiment of a cell.
 fn known(cell: &Cell) -> Result<&'static dyn Experiment, Fault> {
     find(&cell.experiment)
         .ok_or_else(|| Fault::Meaningless(format!("{}: no such experiment", cell.experiment)))
@@ -72,7 +73,7 @@ fn known(cell: &Cell) -> Result<&'static dyn Experiment, Fault> {
 pub(super) fn plan(seed: u64) -> Plan {
     Plan {
         // Whatever spread there is belongs to the model: it is no lack of samples.
-        target: 1.0,
+        half_width_target: 1.0,
         samples_min: SAMPLES,
         samples_max: SAMPLES,
         time_min_ns: 0.0,
@@ -102,19 +103,19 @@ pub(super) fn simulate(
         cell: cell.clone(),
         settings: settings.clone(),
     };
-    let boxes: Vec<[Arc<Letters>; 2]> = (1..ranks).map(|_| Default::default()).collect();
-    let client = (stage.clone(), nodes.clone(), boxes.clone(), outcome.clone());
+    let queues: Vec<[Arc<MessageQueue>; 2]> = (1..ranks).map(|_| Default::default()).collect();
+    let client = (stage.clone(), nodes.clone(), queues.clone(), outcome.clone());
     let no_rank = |e| Fault::Machine(format!("the simulation cannot begin: {e}"));
     world
         .spawn("rank 0", &[&nodes[0]], move || {
-            let (stage, nodes, boxes, outcome) = client;
-            let found = stage.client(&nodes, &boxes);
+            let (stage, nodes, queues, outcome) = client;
+            let found = stage.client(&nodes, &queues);
             *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
         })
         .map_err(no_rank)?;
-    for (rank, boxes) in (1..ranks).zip(boxes) {
+    for (rank, queues) in (1..ranks).zip(queues) {
         let (stage, own, client) = (stage.clone(), nodes[rank].clone(), nodes[0].clone());
-        let body = move || stage.serve(&own, &client, boxes);
+        let body = move || stage.serve(&own, &client, queues);
         world.spawn(&format!("rank {rank}"), &[&nodes[rank]], body).map_err(no_rank)?;
     }
     let ended = world.run();
@@ -146,55 +147,61 @@ struct Stage {
 }
 
 impl Stage {
-    fn client(&self, nodes: &[Node], boxes: &[[Arc<Letters>; 2]]) -> Result<(Record, Vec<String>), Fault> {
+    /// The client's side of the cell, which leads all ranks: the record, and the device's notes.
+    fn client(
+        &self,
+        nodes: &[Node],
+        queues: &[[Arc<MessageQueue>; 2]],
+    ) -> Result<(Record, Vec<String>), Fault> {
         let host = nodes[0].host();
         let device = fabric::open(&self.device, &host);
-        let mut ways: Vec<Letterbox> = boxes
+        let mut connections: Vec<SimulatedControl> = queues
             .iter()
             .zip(&nodes[1..])
-            .map(|([to, from], peer)| self.way(&nodes[0], peer, (from, to), device.as_ref().ok()))
+            .map(|([to, from], peer)| self.connection(&nodes[0], peer, (from, to), device.as_ref().ok()))
             .collect();
         let result = device.map_err(Fault::from).and_then(|device| {
-            let ways = ways.iter_mut().map(|w| w as &mut dyn Control).collect();
-            let mut session = self.session(&host, &device, 0, ways);
+            let controls = connections.iter_mut().map(|connection| connection as &mut dyn Control).collect();
+            let mut session = self.session(&host, &device, 0, controls);
             let record = client_cell(&mut session, plan(self.settings.seed), &mut || false)?;
             Ok((record, device.attr().notes.clone()))
         });
-        for way in &mut ways {
-            way.tell(&Word::Bye)?;
+        for connection in &mut connections {
+            connection.send(&Word::Bye)?;
         }
         result
     }
 
     /// A rank led by the client. Errors here are reported by the client.
-    fn serve(&self, own: &Node, client: &Node, boxes: [Arc<Letters>; 2]) {
+    fn serve(&self, own: &Node, client: &Node, queues: [Arc<MessageQueue>; 2]) {
         let host = own.host();
-        let [from, to] = &boxes;
+        let [from, to] = &queues;
         let device = fabric::open(&self.device, &host);
-        let mut way = self.way(own, client, (from, to), device.as_ref().ok());
-        let Ok(Word::Begin { cell, rank }) = way.hear() else { return };
+        let mut connection = self.connection(own, client, (from, to), device.as_ref().ok());
+        let Ok(Word::Begin { cell, rank }) = connection.receive() else { return };
         match device {
             Ok(device) => {
                 let stage = Self { cell, ..self.clone() };
-                let mut session = stage.session(&host, &device, rank, vec![&mut way]);
+                let mut session = stage.session(&host, &device, rank, vec![&mut connection]);
                 // The client learns of the error, unless the client itself is lost.
                 let _ = serve_cell(&mut session);
             }
             Err(why) => {
-                let _ = way.tell(&Word::Failed { why: why.to_string(), local: true });
+                let _ = connection.send(&Word::Failed { why: why.to_string(), local: true });
             }
         }
     }
 
-    fn way(
+    /// The control connection of rank `own` to `peer`, on two queues that both share.
+    fn connection(
         &self,
         own: &Node,
         peer: &Node,
-        (inbox, outbox): (&Arc<Letters>, &Arc<Letters>),
+        (inbox, outbox): (&Arc<MessageQueue>, &Arc<MessageQueue>),
         device: Option<&Device>,
-    ) -> Letterbox {
+    ) -> SimulatedControl {
         let addr = device.and_then(|d| d.attr().port_addrs.first().copied());
-        Letterbox {
+        SimulatedControl {
             own: own.clone(),
             host: own.host(),
             peer: peer.clone(),
@@ -206,12 +213,13 @@ impl Stage {
         }
     }
 
+    /// The session of a rank.
     fn session<'a>(
         &'a self,
         host: &'a Host,
         device: &'a Device,
         rank: u32,
-        ways: Vec<&'a mut dyn Control>,
+        controls: Vec<&'a mut dyn Control>,
     ) -> Session<'a> {
         let (cell, settings) = (&self.cell, &self.settings);
         Session {
@@ -219,7 +227,7 @@ impl Stage {
             device,
             rails: &self.rails,
             rank,
-            ways,
+            controls,
             cell,
             settings,
             against: None,
@@ -231,39 +239,39 @@ impl Stage {
     }
 }
 
-/// Words on their way, with the times from which on they can be read.
-type Letters = Mutex<VecDeque<(Time, Word)>>;
+/// Messages in one direction of a control connection, each with the time from which on it can be received.
+type MessageQueue = Mutex<VecDeque<(Time, Word)>>;
 
 /// The control connection of a simulated rank.
-struct Letterbox {
+struct SimulatedControl {
     own: Node,
     host: Host,
     peer: Node,
-    inbox: Arc<Letters>,
-    outbox: Arc<Letters>,
+    inbox: Arc<MessageQueue>,
+    outbox: Arc<MessageQueue>,
     addr: IpAddr,
     patience: Span,
 }
 
-impl Control for Letterbox {
-    fn tell(&mut self, word: &Word) -> Result<(), Fault> {
-        let letter = (self.host.now(), word.clone());
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner).push_back(letter);
+impl Control for SimulatedControl {
+    fn send(&mut self, word: &Word) -> Result<(), Fault> {
+        let message = (self.host.now(), word.clone());
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
         self.peer.signal();
         Ok(())
     }
 
-    fn hear(&mut self) -> Result<Word, Fault> {
-        let look = || {
+    fn receive(&mut self) -> Result<Word, Fault> {
+        let first_arrived = || {
             self.own.sync();
             let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-            let there = inbox.front().is_some_and(|(from, _)| *from <= self.host.now());
-            if there { inbox.pop_front().map(|(_, word)| word) } else { None }
+            let has_arrived = inbox.front().is_some_and(|(from, _)| *from <= self.host.now());
+            if has_arrived { inbox.pop_front().map(|(_, word)| word) } else { None }
         };
         let deadline = self.host.after(self.patience);
         self.host
-            .wait("the control connection", &EventCount::new(), deadline, look)
-            .ok_or_else(|| Fault::Control("the other side says nothing".into()))
+            .wait("the control connection", &EventCount::new(), deadline, first_arrived)
+            .ok_or_else(|| Fault::Control("the other side sends nothing".into()))
     }
 
     fn local_ip(&self) -> IpAddr {

@@ -121,13 +121,13 @@ impl CheckedPlan {
         let is_watched = interval_ms > 0.0;
         let max = if is_watched && !v.is_set("max-count") { WATCHED_MAX } else { max };
         sample::Plan {
-            target: v.real("half-width") / 100.0,
+            half_width_target: v.real("half-width") / 100.0,
             samples_min: min.min(max),
             samples_max: max,
             // What is watched goes on until its time is up.
             time_min_ns: if is_watched { share } else { 1e7_f64.min(share / 4.0) },
             time_max_ns: share,
-            keep: max.max(1) as usize,
+            samples_kept_max: max.max(1) as usize,
             round_max: 4096,
             // A report is late by a round at most.
             round_time_ns: is_watched.then(|| (interval_ms * 1e5).min(1e8)),

@@ -41,10 +41,12 @@ pub(super) fn parameter(only: &Only) -> Option<Parameter> {
     (!only.is_empty()).then(|| Parameter { key: "only".to_owned(), value, unit: None, origin: Origin::Flag })
 }
 
+/// Each factor with each of its levels.
 fn pairs(only: &Only) -> impl Iterator<Item = (&str, &str)> {
     only.0.iter().flat_map(|(factor, levels)| levels.iter().map(|level| (factor.as_str(), level.as_str())))
 }
 
+/// The option's text.
 fn text(only: &Only) -> String {
     pairs(only).map(|(factor, level)| format!("{factor}={level}")).collect::<Vec<_>>().join(",")
 }
@@ -65,6 +67,7 @@ pub(super) fn mistakes(of: &[&'static dyn Experiment], levels: &Levels, only: &O
     vec![PlanError::Only { asked: text(only), hint: String::new(), known }]
 }
 
+/// The mistake of a factor, or of a level that no variant has; `None` if there is none.
 fn unknown(all: &[Variant], factor: &str, level: &str) -> Option<PlanError> {
     let pairs = || all.iter().flat_map(Variant::iter);
     let levels: BTreeSet<&str> = pairs().filter(|(f, _)| *f == factor).map(|(_, l)| l).collect();

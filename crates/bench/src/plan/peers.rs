@@ -6,7 +6,7 @@ use super::words::DEFAULT_PORT;
 use crate::experiment::Experiment;
 use results::variant::Variant;
 
-/// The names between commas, each with its port; what is wrong with them is said.
+/// The names between commas, each with its port; mistakes are added to `wrong`.
 pub(super) fn read(text: &str, wrong: &mut Vec<PlanError>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for given in text.split(',').map(str::trim) {
@@ -20,7 +20,7 @@ pub(super) fn read(text: &str, wrong: &mut Vec<PlanError>) -> Vec<String> {
     all
 }
 
-/// Says which of the experiments that were asked for by name cannot be measured with so few peers, and which levels
+/// Adds to `wrong` which of the experiments that were asked for by name cannot be measured with so few peers, and which levels
 /// that were given ask for more.
 pub(super) fn enough(
     of: &[&'static dyn Experiment],
@@ -65,6 +65,7 @@ pub(super) fn fitted(experiment: &dyn Experiment, variants: Vec<Variant>, peers:
     all
 }
 
+/// The variant with as many processes as there are; `None` if it needs no change or has no such level.
 fn lowered(experiment: &dyn Experiment, variant: &Variant, peers: usize) -> Option<Variant> {
     let ranks = peers as u32 + 1;
     let axis = experiment.crowd().filter(|_| experiment.ranks(variant) > ranks)?;
@@ -74,20 +75,28 @@ fn lowered(experiment: &dyn Experiment, variant: &Variant, peers: usize) -> Opti
     })
 }
 
+/// A number of peers in words.
 fn count(peers: usize) -> String {
     if peers == 1 { "a peer".to_owned() } else { format!("{peers} peers") }
 }
 
 /// `HOST:PORT` from `HOST[:PORT]`, also for IPv6 addresses with or without brackets.
 pub(super) fn with_port(peer: &str) -> Option<String> {
-    if let Ok(ip) = peer.trim_matches(['[', ']']).parse::<std::net::IpAddr>() {
+    if let Ok(ip) = inside_brackets(peer).unwrap_or(peer).parse::<std::net::IpAddr>() {
         return Some(std::net::SocketAddr::new(ip, DEFAULT_PORT).to_string());
     }
     let (host, port) = match peer.rsplit_once(':') {
         Some((host, port)) => (host, port.parse::<u16>().ok().filter(|p| *p > 0)?),
         None => (peer, DEFAULT_PORT),
     };
-    let plain = !host.is_empty() && !host.contains(char::is_whitespace);
-    let bracketed = host.starts_with('[') && host.ends_with(']');
-    (plain && (bracketed || !host.contains(':'))).then(|| format!("{host}:{port}"))
+    let is_host = match inside_brackets(host) {
+        Some(address) => address.contains(':') && !address.contains(['[', ']']),
+        None => !host.is_empty() && !host.contains([':', '[', ']']),
+    };
+    (is_host && !host.contains(char::is_whitespace)).then(|| format!("{host}:{port}"))
+}
+
+/// The text inside `[` and `]`, if it begins and ends with them.
+fn inside_brackets(text: &str) -> Option<&str> {
+    text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'))
 }

@@ -46,6 +46,7 @@ fn range(part: &str, first: u64, last: u64) -> Result<Vec<u64>, SizesError> {
     Ok(doublings.take_while(|size| *size <= last).collect())
 }
 
+/// Parses one size.
 fn one(text: &str) -> Result<u64, SizesError> {
     text.parse::<Bytes>().map(|bytes| bytes.0).map_err(|why| SizesError::Size(why.to_string()))
 }

@@ -85,6 +85,12 @@ fn peers_get_the_usual_port() {
         ("host:70000", None),
         ("a b", None),
         ("a:b:5", None),
+        ("[::1", None),
+        ("::1]", None),
+        ("[[::1]]", None),
+        ("[::1]junk", None),
+        ("[]:5", None),
+        ("[host:5", None),
     ] {
         assert_eq!(peers::with_port(given).as_deref(), expected, "{given:?}");
     }

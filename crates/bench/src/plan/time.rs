@@ -11,7 +11,7 @@ use results::stats::LAUNCHES_FOR_95;
 /// A run may take this many times its budget of timed work; beyond it later launches sample less.
 pub(crate) const WALL: f64 = 1.2;
 /// A run without a given number of launches ends within this many times its budget: cells are dropped for that.
-pub(crate) const DEADLINE: f64 = 2.0;
+const DEADLINE: f64 = 2.0;
 /// Launches sample at least this share of their time, however slow the rest is.
 pub(crate) const SHARE_MIN: f64 = 0.1;
 /// Operations of a pilot (there are two if there is time), and samples of the first round.
@@ -47,11 +47,11 @@ impl Time {
         let budget = plan.values.real("budget");
         let (mut whole, mut quiet, mut least, mut starts) = (0.0, 0.0, 0.0, 0.0);
         for device in plan.devices.iter().filter(|device| !device.is_virtual) {
-            let kind = fabric::baseline(&device.name);
-            starts += launch_seconds(kind);
+            let baseline = fabric::baseline(&device.name);
+            starts += launch_seconds(baseline);
             for cell in device.cells.clone().filter(|i| !plan.unfit.contains_key(i)).map(|i| &plan.cells[i]) {
                 let Some(experiment) = find(&cell.experiment) else { continue };
-                let cell = cell_seconds(experiment, cell, kind, plan);
+                let cell = cell_seconds(experiment, cell, baseline, plan);
                 least += cell.least;
                 quiet += cell.quiet;
                 whole += cell.whole;
@@ -59,11 +59,18 @@ impl Time {
         }
         let least_seconds = f64::from(fewest(plan)) * (starts + least);
         // Beyond the budget, launches and samples are reduced first.
-        let least =
-            if plan.values.is_set("launches") { least_seconds } else { least_seconds.min(DEADLINE * budget) };
+        let least = Self::deadline(plan).map_or(least_seconds, |deadline| least_seconds.min(deadline));
         let lid = (WALL * budget).max(least);
         let [seconds, quiet_seconds] = [whole, quiet].map(|cells| (launches * (starts + cells)).min(lid));
         Self { seconds, quiet_seconds, least_seconds }
+    }
+
+    /// Seconds after which a run ends in any case; `None` if it simulates, or if the number of launches was given: then all
+    /// are made.
+    #[must_use]
+    pub fn deadline(plan: &CheckedPlan) -> Option<f64> {
+        let has_deadline = !plan.is_virtual() && !plan.values.is_set("launches");
+        has_deadline.then(|| DEADLINE * plan.values.real("budget"))
     }
 
     /// Why the plan's budget cannot be kept, if it cannot.
@@ -113,11 +120,16 @@ struct CellSeconds {
     whole: f64,
 }
 
-fn cell_seconds(experiment: &dyn Experiment, cell: &Cell, kind: Baseline, plan: &CheckedPlan) -> CellSeconds {
+fn cell_seconds(
+    experiment: &dyn Experiment,
+    cell: &Cell,
+    baseline: Baseline,
+    plan: &CheckedPlan,
+) -> CellSeconds {
     let sampling = experiment.sampling(&cell.variant);
     let base = plan.sampling(0, plan.real_cells(), Calibration::default());
-    let operation = operation_seconds(experiment, cell, kind, &plan.settings());
-    let setup = setup_seconds(kind);
+    let operation = operation_seconds(experiment, cell, baseline, &plan.settings());
+    let setup = setup_seconds(baseline);
     let [soonest, share] = [base.time_min_ns, base.time_max_ns].map(|ns| ns / 1e9);
     let most = sampling.samples.unwrap_or(base.samples_max).min(base.samples_max) as f64;
     let fewest = (sampling.samples.unwrap_or(base.samples_min) as f64).min(most);
@@ -146,16 +158,16 @@ fn cell_seconds(experiment: &dyn Experiment, cell: &Cell, kind: Baseline, plan: 
 }
 
 /// Starting the processes of a launch, calibrating, measuring the noise twice, opening the device.
-pub(crate) fn launch_seconds(kind: Baseline) -> f64 {
-    match kind {
+pub(crate) fn launch_seconds(baseline: Baseline) -> f64 {
+    match baseline {
         Baseline::Sockets => 0.2,
         Baseline::Memory | Baseline::None => 0.15,
     }
 }
 
 /// Connecting for a cell, announcing its rounds, comparing its contents.
-pub(crate) fn setup_seconds(kind: Baseline) -> f64 {
-    match kind {
+pub(crate) fn setup_seconds(baseline: Baseline) -> f64 {
+    match baseline {
         Baseline::Sockets => 0.008,
         Baseline::Memory | Baseline::None => 0.006,
     }
@@ -165,12 +177,12 @@ pub(crate) fn setup_seconds(kind: Baseline) -> f64 {
 pub(crate) fn operation_seconds(
     experiment: &dyn Experiment,
     cell: &Cell,
-    kind: Baseline,
+    baseline: Baseline,
     settings: &Settings,
 ) -> f64 {
     let is_stream = experiment.metric(&cell.variant).unit == "MB/s";
     // A message of a stream does not wait for an answer.
-    let (message, byte) = match kind {
+    let (message, byte) = match baseline {
         Baseline::Sockets if is_stream => (1e-6, 0.5e-9),
         Baseline::Sockets => (12e-6, 0.8e-9),
         Baseline::Memory | Baseline::None => (0.5e-6, 0.2e-9),
@@ -198,14 +210,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_kept_is_said_before_and_the_defaults_can() {
-        let said = |plan: &CheckedPlan| Time::of(plan).beyond(plan);
+        let message = |plan: &CheckedPlan| Time::of(plan).beyond(plan);
         for usual in [plan(&[], true, &[]), plan(&[], false, &[]), plan(&["latency"], true, &[])] {
-            assert_eq!(said(&usual), None);
+            assert_eq!(message(&usual), None);
         }
-        let short = said(&plan(&[], false, &[("budget", "6")])).expect("too short");
+        let short = message(&plan(&[], false, &[("budget", "6")])).expect("too short");
         assert!(short.contains("the budget of 6 s cannot be kept: 6 launches of "), "{short}");
         let core = plan(&["latency"], true, &[("cores", "0,0")]);
-        assert!(said(&core).is_some_and(|why| why.contains("share core 0")));
+        assert!(message(&core).is_some_and(|why| why.contains("share core 0")));
     }
 
     #[test]

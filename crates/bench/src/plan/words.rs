@@ -3,10 +3,12 @@
 /// Port of `nicety serve`, unless another is given.
 pub const DEFAULT_PORT: u16 = 7471;
 
+/// Numbers with commas between them.
 pub(super) fn join_numbers(list: &[u64]) -> String {
     list.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// Names with commas between them.
 pub(super) fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }

@@ -22,9 +22,9 @@ pub struct CellHead {
     pub unit: String,
 }
 
-/// What the machine itself does, in the unit of the result.
+/// The floor of a cell: what the machine itself does for the same work, in the unit of the result.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FloorOf {
+pub struct CellFloor {
     /// The value; unless it is above 0 the result has no floor.
     pub value: f64,
     /// What it is.
@@ -57,7 +57,7 @@ pub fn measurement(
     head: CellHead,
     launches: &[Sampled],
     map: impl Fn(f64) -> f64,
-    floor: Option<FloorOf>,
+    floor: Option<CellFloor>,
     detail: &Detail,
 ) -> Option<Measurement> {
     let first = launches.first()?;

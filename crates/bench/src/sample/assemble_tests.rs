@@ -15,10 +15,16 @@ fn head(unit: &str) -> CellHead {
     }
 }
 
-fn launches(count: u64, op_ns: f64, keep: usize) -> Vec<Sampled> {
+fn launches(count: u64, op_ns: f64, kept_max: usize) -> Vec<Sampled> {
     let clock = Calibration { kind: ClockKind::Tsc, overhead_ns: 2.0, resolution_ns: 0.5 };
-    let plan =
-        Plan { clock, target: 1e-9, samples_max: 3000, time_max_ns: f64::INFINITY, keep, ..Plan::default() };
+    let plan = Plan {
+        clock,
+        half_width_target: 1e-9,
+        samples_max: 3000,
+        time_max_ns: f64::INFINITY,
+        samples_kept_max: kept_max,
+        ..Plan::default()
+    };
     let one = |seed| {
         let (mut rng, mut sampler) = (Rng::new(seed), Sampler::new(plan));
         drive(&mut sampler, |batch| op_ns * batch as f64 * rng.log_normal(0.1)).expect("durations");
@@ -32,7 +38,7 @@ fn microseconds(ns: f64) -> f64 {
 }
 
 fn assemble(sampled: &[Sampled]) -> Measurement {
-    let floor = FloorOf { value: 0.5, what: "half round trip".into() };
+    let floor = CellFloor { value: 0.5, what: "half round trip".into() };
     measurement(head("us"), sampled, microseconds, Some(floor), &Detail::default()).expect("launches")
 }
 
@@ -121,7 +127,7 @@ fn times_of_zero_leave_no_infinite_numbers() {
         [sampler.finish().expect("samples")]
     };
     let rate = |ns: f64| 1e9 / ns;
-    let floor = FloorOf { value: 0.0, what: "nothing".into() };
+    let floor = CellFloor { value: 0.0, what: "nothing".into() };
     let some = measurement(head("1/s"), &sampled(10), rate, Some(floor), &Detail::default()).expect("launch");
     assert!(some.max.is_none() && some.mean.is_some() && some.floor.is_none());
     assert!(Run { results: vec![some], ..Run::default() }.to_json().is_ok());

@@ -10,7 +10,7 @@ mod order;
 mod sampled;
 mod sampler;
 
-pub use assemble::{CellHead, Detail, FloorOf, measurement};
+pub use assemble::{CellFloor, CellHead, Detail, measurement};
 pub use clock::{Calibration, calibrate, choose_batch};
 pub use noise::{aa_noise, noise_summary};
 pub use order::{interleaved, shuffled};

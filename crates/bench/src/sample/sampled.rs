@@ -58,7 +58,7 @@ pub struct Sampled {
     /// Half-width over the median by which the stop rule was judged.
     pub half_width: Option<f64>,
     /// The half-width that was wanted.
-    pub target: f64,
+    pub half_width_target: f64,
     /// What ended it, if not the stop rule.
     pub because: Option<&'static str>,
     /// Time of all operations, warm-up and pilots included.
@@ -96,6 +96,7 @@ impl Sampled {
         }
     }
 
+    /// The clock's resolution for one operation.
     fn resolution(&self) -> f64 {
         self.clock.resolution_ns / self.batch as f64
     }
@@ -143,14 +144,19 @@ impl Sampled {
     /// How the stop rule ended, for the result file.
     #[must_use]
     pub fn stop(&self) -> schema::Stop {
-        let reached = self.half_width.is_some_and(|w| w <= self.target);
+        let reached = self.half_width.is_some_and(|w| w <= self.half_width_target);
         let state = match self.half_width.filter(|w| w.is_finite()) {
             _ if reached => "reached".to_owned(),
             Some(width) => format!("not reached: {:.1} %", 100.0 * width),
             None => "not reached: no interval".to_owned(),
         };
         let half_width = self.half_width.filter(|w| w.is_finite());
-        schema::Stop { state, half_width, target: self.target, because: self.because.map(str::to_owned) }
+        schema::Stop {
+            state,
+            half_width,
+            target: self.half_width_target,
+            because: self.because.map(str::to_owned),
+        }
     }
 
     /// The launch for the result file; `map` takes ns for one operation to the result's unit and is monotone.

@@ -1,5 +1,8 @@
 //! The sampler: a state machine that asks for rounds of work and stops when the median is known well enough.
 //!
+//! A *batch* is the operations that one sample times together, enough for the clock's resolution; the sample is their
+//! mean. A *round* is the samples that the caller takes in one go, between two decisions of the sampler.
+//!
 //! Order of calls: [`Sampler::next_round`], do that work, [`Sampler::push`] its durations, until no round is
 //! returned; then [`Sampler::finish`]. Rounds are: the first operation alone (first touch), pilots that find the
 //! batch (rule 1), then samples up to growing checkpoints. The stop rule is evaluated only at a checkpoint (rule 6),
@@ -24,7 +27,7 @@ const SAMPLES_FLOOR: u64 = 5;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     /// Wanted half-width of the 95 % interval over the median; default 0.01.
-    pub target: f64,
+    pub half_width_target: f64,
     /// Samples before the rule may stop, after the warm-up is cut; default 100.
     pub samples_min: u64,
     /// Samples at most, warm-up included; default 262 144.
@@ -37,7 +40,7 @@ pub struct Plan {
     pub growth: f64,
     /// Samples stored individually; further ones are stored in a histogram and a reservoir of this size. Default 262
     /// 144 (24 B each).
-    pub keep: usize,
+    pub samples_kept_max: usize,
     /// Maximum samples in a round: the capacity of the caller's buffer; default 16 384.
     pub round_max: u64,
     /// Maximum time of a round, once it is known what a sample takes; no limit unless given.
@@ -55,13 +58,13 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         Self {
-            target: 0.01,
+            half_width_target: 0.01,
             samples_min: 100,
             samples_max: 1 << 18,
             time_min_ns: 1e7,
             time_max_ns: 1e9,
             growth: 1.5,
-            keep: 1 << 18,
+            samples_kept_max: 1 << 18,
             round_max: 1 << 14,
             round_time_ns: None,
             batch_max: 1 << 20,
@@ -79,7 +82,7 @@ impl Plan {
         self.samples_min = self.samples_min.clamp(1, self.samples_max);
         self.growth = if self.growth.is_nan() { 1.5 } else { self.growth.clamp(1.5, 2.0) };
         // MSER-5 needs this many samples before the buffer may turn into a reservoir.
-        self.keep = self.keep.max(100);
+        self.samples_kept_max = self.samples_kept_max.max(100);
         self.round_max = self.round_max.max(PILOT);
         self.batch_max = self.batch_max.max(1);
         self.time_max_ns = if self.time_max_ns.is_nan() { 1e9 } else { self.time_max_ns };
@@ -185,7 +188,7 @@ impl Sampler {
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         let plan = plan.sound();
-        let keep = (plan.keep as u64).min(plan.samples_max) as usize;
+        let kept_max = (plan.samples_kept_max as u64).min(plan.samples_max) as usize;
         // From a hundredth of a step, so that batched samples below the resolution are distinguishable.
         let smallest = (plan.clock.resolution_ns / 100.0).clamp(1e-3, 1e3);
         Self {
@@ -198,10 +201,10 @@ impl Sampler {
             taken: 0,
             checkpoint: plan.samples_min.max(SAMPLES_FLOOR).min(plan.samples_max),
             first_ns: None,
-            kept: Reservoir::new(keep, plan.seed),
+            kept: Reservoir::new(kept_max, plan.seed),
             histogram: LogHistogram::new(smallest),
             overflow: None,
-            scratch: Vec::with_capacity(keep.max(PILOT as usize)),
+            scratch: Vec::with_capacity(kept_max.max(PILOT as usize)),
             steadiness: Steadiness::default(),
             half_width: None,
             because: None,
@@ -336,6 +339,7 @@ impl Sampler {
         };
     }
 
+    /// Stores a sample: individually while there is room, then also in the histogram.
     fn take(&mut self, ns: f64) {
         if self.overflow.is_none() && self.kept.seen() >= self.kept.capacity() as u64 {
             self.begin_overflow();
@@ -389,10 +393,12 @@ impl Sampler {
         }
     }
 
+    /// Whether the half-width is small enough.
     fn precise(&self) -> bool {
-        self.half_width.is_some_and(|w| w <= self.plan.target)
+        self.half_width.is_some_and(|w| w <= self.plan.half_width_target)
     }
 
+    /// Ends sampling; `because` is the reason, if not the stop rule.
     fn stop(&mut self, because: Option<&'static str>) {
         self.because = because;
         self.phase = Phase::Done;
@@ -466,7 +472,7 @@ impl Sampler {
             steadiness: self.steadiness,
             lag1: None,
             half_width: self.half_width,
-            target: self.plan.target,
+            half_width_target: self.plan.half_width_target,
             because: self.because,
             elapsed_ns: self.elapsed_ns,
             flags: Vec::new(),

@@ -48,12 +48,12 @@ fn first_round_of_long_operations_fits_the_time() {
 
 #[test]
 fn round_takes_no_longer_than_it_may() {
-    let limited = Plan { target: 1e-9, samples_max: 5000, round_time_ns: Some(1e5), ..plan() };
+    let limited = Plan { half_width_target: 1e-9, samples_max: 5000, round_time_ns: Some(1e5), ..plan() };
     let (all, rounds) = run(limited, 1, noisy(1000.0, 0.05));
     let main = || rounds.iter().filter(|round| round.kind == RoundKind::Main).map(|round| round.samples);
     assert_eq!(all.n + all.warm_up_cut() as u64, main().sum::<u64>());
     assert!(main().all(|samples| samples <= 101) && main().any(|samples| samples >= 95), "{rounds:?}");
-    let slow = Plan { target: 1e-9, samples_max: 40, round_time_ns: Some(1.0), ..plan() };
+    let slow = Plan { half_width_target: 1e-9, samples_max: 40, round_time_ns: Some(1.0), ..plan() };
     let (_, rounds) = run(slow, 1, noisy(1e6, 0.05));
     assert!(
         rounds.iter().filter(|round| round.kind == RoundKind::Main).skip(1).all(|round| round.samples == 1)
@@ -106,7 +106,7 @@ fn the_interval_at_the_stop_covers_the_truth() {
 
 #[test]
 fn checkpoints_grow_and_rounds_fit_the_buffer() {
-    let wild = Plan { target: 1e-9, samples_max: 20_000, round_max: 1000, ..plan() };
+    let wild = Plan { half_width_target: 1e-9, samples_max: 20_000, round_max: 1000, ..plan() };
     let (found, rounds) = run(wild, 4, noisy(1000.0, 0.5));
     assert!(rounds.iter().all(|r| r.samples <= 1000));
     assert_eq!(rounds.iter().filter(|r| r.kind == RoundKind::Main).map(|r| r.samples).sum::<u64>(), 20_000);
@@ -117,7 +117,7 @@ fn checkpoints_grow_and_rounds_fit_the_buffer() {
 
 #[test]
 fn the_time_is_kept_to_within_a_sample() {
-    let capped = Plan { target: 1e-9, time_max_ns: 1e6, ..plan() };
+    let capped = Plan { half_width_target: 1e-9, time_max_ns: 1e6, ..plan() };
     let (found, _) = run(capped, 5, noisy(1000.0, 0.3));
     assert!((0.9e6..1.1e6).contains(&found.elapsed_ns), "{}", found.elapsed_ns);
     assert_eq!(found.because, Some("maximum time"));
@@ -151,7 +151,7 @@ fn a_warm_up_is_cut_and_a_drift_is_reported() {
     assert!(found.flags.iter().any(|f| f == "no steady state") && found.flags.iter().any(|f| f == "trend"));
     // Precise enough immediately, yet no stop before half of the budget: it might still settle.
     let drift = |rng: &mut Rng, i: u64| (1000.0 + i as f64) * rng.log_normal(0.01);
-    let (found, _) = run(Plan { samples_max: 2000, target: 0.5, ..plan() }, 9, drift);
+    let (found, _) = run(Plan { samples_max: 2000, half_width_target: 0.5, ..plan() }, 9, drift);
     assert!(found.stop().reached() && found.n >= 1000, "{}", found.n);
 }
 
@@ -178,7 +178,8 @@ fn two_modes_are_flagged() {
 /// More samples than the buffer holds: memory stays constant, the reservoir and the histogram take over.
 #[test]
 fn beyond_its_memory_it_keeps_a_reservoir_and_a_histogram_and_never_grows() {
-    let mut sampler = Sampler::new(Plan { target: 1e-9, samples_max: 50_000, keep: 2000, ..plan() });
+    let mut sampler =
+        Sampler::new(Plan { half_width_target: 1e-9, samples_max: 50_000, samples_kept_max: 2000, ..plan() });
     let before = (sampler.kept.kept().as_ptr(), sampler.scratch.as_ptr(), sampler.scratch.capacity());
     let mut rng = Rng::new(12);
     drive(&mut sampler, |batch| 1000.0 * batch as f64 * rng.log_normal(0.2)).expect("durations");
@@ -194,7 +195,7 @@ fn beyond_its_memory_it_keeps_a_reservoir_and_a_histogram_and_never_grows() {
 /// The warm-up is cut for good when the buffer is full: it reaches neither the totals nor the histogram.
 #[test]
 fn a_warm_up_does_not_outlive_the_buffer() {
-    let plan = Plan { target: 1e-9, samples_max: 20_000, keep: 2000, ..plan() };
+    let plan = Plan { half_width_target: 1e-9, samples_max: 20_000, samples_kept_max: 2000, ..plan() };
     let (found, _) = run(plan, 14, |rng, i| if i < 400 { 9000.0 } else { 1000.0 } * rng.log_normal(0.05));
     assert!(!found.complete && found.warm_up_cut() >= 360, "{}", found.warm_up_cut());
     // The block on the border may keep a minority of slow samples.
@@ -244,11 +245,11 @@ fn wrong_durations_are_refused_and_change_nothing() {
 #[test]
 fn nonsense_plans_and_clocks_that_stand_still_end() {
     let nonsense = Plan {
-        target: f64::NAN,
+        half_width_target: f64::NAN,
         samples_min: u64::MAX,
         samples_max: 0,
         growth: f64::NAN,
-        keep: 0,
+        samples_kept_max: 0,
         round_max: 0,
         batch_max: 0,
         time_max_ns: f64::NAN,

@@ -39,7 +39,7 @@ use crate::peers::transport::{Event, MessagePlace};
 use crate::status::Status;
 use crate::tool::{Gauge, ToolEvent};
 
-pub(crate) use receive::{MatchedMessage, Stored};
+pub(crate) use receive::{MatchedMessage, StoredReceive};
 pub use send::Mode;
 pub(crate) use state::{Engine, Started, Task};
 
@@ -228,12 +228,12 @@ impl Engine {
         });
     }
 
-    /// Fails the operations that name a process, and receives from any source whose group is `hopeless`.
+    /// Fails the operations that depend on a process, and receives from any source if `must_fail` of their possible sources.
     fn fail_operations(
         &mut self,
         process: u32,
         error: &Error,
-        hopeless: impl Fn(&Self, &SourceRanks) -> bool,
+        must_fail: impl Fn(&Self, &SourceRanks) -> bool,
     ) {
         self.fragments.remove_process(process);
         let stuck = self.operations.iter().filter(|(_, operation)| operation.depends_on(process));
@@ -245,8 +245,8 @@ impl Engine {
                 None => self
                     .operations
                     .get_mut(*key)
-                    .and_then(|operation| operation.names())
-                    .is_some_and(|sources| hopeless(self, &sources)),
+                    .and_then(|operation| operation.possible_sources())
+                    .is_some_and(|sources| must_fail(self, &sources)),
             }
         }));
         self.matching = matching;

@@ -468,8 +468,8 @@ impl Operation {
         self.comm = comm;
     }
 
-    /// The ranks of its possible senders, if it is an unmatched receive.
-    pub(crate) fn names(&self) -> Option<SourceRanks> {
+    /// The processes that may send its message, if it is an unmatched receive.
+    pub(crate) fn possible_sources(&self) -> Option<SourceRanks> {
         match &self.state {
             OpState::Receive(receive) => Some(receive.sources.clone()),
             OpState::PlainReceive(plain) => Some(plain.sources.into()),

@@ -98,12 +98,12 @@ pub(crate) struct ProtocolLimits {
     /// The longest message that may be sent eagerly.
     pub(crate) eager_max: u64,
     /// The shortest message that both sides copy.
-    pub(crate) both_sides_min: u64,
+    pub(crate) both_sides_copy_min: u64,
 }
 
 impl Default for ProtocolLimits {
     fn default() -> Self {
-        Self { eager_max: u64::MAX, both_sides_min: SHARED_MIN }
+        Self { eager_max: u64::MAX, both_sides_copy_min: SHARED_MIN }
     }
 }
 
@@ -144,7 +144,8 @@ impl Protocols {
             ShortPath::Stored => {
                 let line = first(Proto::EagerLine, LINE_MAX);
                 let shared = if both { row(Proto::RndvShm, u64::MAX, Conditions::NONE) } else { get };
-                let read = row(Proto::RndvGet, chosen.both_sides_min.saturating_sub(1), Conditions::NONE);
+                let read =
+                    row(Proto::RndvGet, chosen.both_sides_copy_min.saturating_sub(1), Conditions::NONE);
                 [line, all(Proto::EagerRing), read, shared, get]
             }
             ShortPath::Written => [all(Proto::EagerWrite), get, get, get, get],

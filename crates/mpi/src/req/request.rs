@@ -916,14 +916,17 @@ fn core_and_ids(requests: &[&mut Request]) -> Option<(Core, Vec<RequestId>)> {
     Some((core.clone(), requests.iter().map(|request| request.id()).collect()))
 }
 
+/// An empty status for each request.
 fn empty(requests: &[&mut Request]) -> Vec<Status> {
     requests.iter().map(|_| Status::empty()).collect()
 }
 
+/// Ends requests that have all completed; returns their statuses.
 fn wait_all_pending(requests: &mut [&mut Request], completed: Vec<CompletedRequest>) -> Vec<Status> {
     requests.iter_mut().zip(completed).map(|(request, completed)| request.finish(Ok(completed))).collect()
 }
 
+/// Ends the requests that have completed; returns their indices and statuses. An error is reported for the first request.
 fn finish_some(
     requests: &mut [&mut Request],
     completed: Result<Option<Vec<(usize, CompletedRequest)>>>,

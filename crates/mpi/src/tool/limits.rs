@@ -14,11 +14,11 @@ pub struct Limits {
     /// The longest eager message; can be set, up to the size of a slot, a ring record, or parts.
     pub eager_max: u64,
     /// The shortest message that both sides copy where possible; can be set, to values from its initial one on.
-    pub both_sides_min: u64,
+    pub both_sides_copy_min: u64,
     /// The longest message sent through a cache line that both sides write.
-    pub line_max: u64,
+    pub cache_line_message_max: u64,
     /// The longest message inlined in a work request.
-    pub inline_max: u64,
+    pub inline_message_max: u64,
     /// Bytes of a slot of the first device.
     pub slot_bytes: u64,
     /// Slots of a connection, in each direction.
@@ -26,9 +26,9 @@ pub struct Limits {
     /// The ring in which a peer may store messages.
     pub ring_bytes: u64,
     /// The longest message sent in parts; 0 where parts are not used.
-    pub parts_max: u64,
+    pub message_in_parts_max: u64,
     /// The maximum that each member can give to a shared-memory collective operation.
-    pub shared_max: u64,
+    pub shared_collective_max: u64,
 }
 
 impl Process {
@@ -42,14 +42,14 @@ impl Process {
         let sizes = first.unwrap_or_else(|| Sizes::of_job(self.bootstrap().size()));
         Limits {
             eager_max: chosen.eager_max.min(self.eager_limit_max()),
-            both_sides_min: chosen.both_sides_min,
-            line_max: LINE_MAX as u64,
-            inline_max: (INLINE - HEAD) as u64,
+            both_sides_copy_min: chosen.both_sides_copy_min,
+            cache_line_message_max: LINE_MAX as u64,
+            inline_message_max: (INLINE - HEAD) as u64,
             slot_bytes: sizes.slot_bytes as u64,
             slots: sizes.slots.into(),
             ring_bytes: sizes.ring as u64,
-            parts_max,
-            shared_max: shm::BCOPY_MAX as u64,
+            message_in_parts_max: parts_max,
+            shared_collective_max: shm::BCOPY_MAX as u64,
         }
     }
 
@@ -81,7 +81,7 @@ impl Process {
     ///
     /// # Errors
     /// [`Class::ARG`] for less than 64 KiB, where messages are not split into pieces.
-    pub fn set_both_sides_min(&self, bytes: u64) -> Result<()> {
+    pub fn set_both_sides_copy_min(&self, bytes: u64) -> Result<()> {
         if bytes < SHARED_MIN {
             return Err(Error::new(
                 Class::ARG,
@@ -89,7 +89,9 @@ impl Process {
             ));
         }
         self.core().with(|engine| {
-            engine.transport.choose(ProtocolLimits { both_sides_min: bytes, ..engine.transport.chosen() })
+            engine
+                .transport
+                .choose(ProtocolLimits { both_sides_copy_min: bytes, ..engine.transport.chosen() })
         });
         Ok(())
     }

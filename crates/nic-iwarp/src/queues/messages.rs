@@ -48,8 +48,8 @@ pub(crate) fn check_local(
     if queue.may_use(number, domain, need) { Ok(()) } else { Err(WcStatus::LocProtErr) }
 }
 
-/// The messages of a request.
-pub(crate) fn messages(number: u64, request: &SendRequest) -> [Option<Op>; 2] {
+/// Splits a request into its messages, in the order in which they are sent: one, or two if it has immediate data.
+pub(crate) fn split_into_messages(number: u64, request: &SendRequest) -> [Option<Op>; 2] {
     let len = request.len;
     let solicited = request.flags.contains(SendFlags::SOLICITED);
     let fence = request.flags.contains(SendFlags::FENCE);
@@ -103,7 +103,7 @@ mod tests {
         let remote = RemoteAddr::default();
         for op in [SendOp::Send, SendOp::SendImm(7), SendOp::WriteImm(remote, 7), SendOp::Read(remote)] {
             let request = SendRequest::new(1, op, SendFlags::empty(), 8);
-            let ops: Vec<Op> = messages(41, &request).into_iter().flatten().collect();
+            let ops: Vec<Op> = split_into_messages(41, &request).into_iter().flatten().collect();
             assert!(ops.iter().all(|op| request_of(op.id) == 41));
             let lasts: Vec<bool> = ops.iter().map(|op| is_last(op.id)).collect();
             assert!(lasts.iter().rposition(|&last| last) == Some(lasts.len() - 1), "{op:?}");

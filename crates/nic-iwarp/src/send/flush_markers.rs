@@ -51,7 +51,7 @@ pub(crate) struct FlushMarkers {
     /// Whether markers are used at all.
     enabled: bool,
     /// The number of the next request to begin.
-    next: u64,
+    next_request: u64,
     /// Number of requests that an open marker or read will cover.
     covered: u64,
     /// Bytes since the last marker.
@@ -76,7 +76,7 @@ impl FlushMarkers {
     pub(crate) fn new(enabled: bool, ord: u16, first_send: u32) -> Self {
         Self {
             enabled,
-            next: 0,
+            next_request: 0,
             covered: 0,
             bytes: 0,
             signaled: false,
@@ -103,8 +103,8 @@ impl FlushMarkers {
 
     /// The number of the next request to begin.
     #[inline]
-    pub(crate) fn next(&self) -> u64 {
-        self.next
+    pub(crate) fn next_request(&self) -> u64 {
+        self.next_request
     }
 
     /// Whether a marker is open.
@@ -116,11 +116,11 @@ impl FlushMarkers {
     /// The next request has been passed to the state machine or written out; `signals` means that it is signaled.
     #[inline]
     pub(crate) fn on_begun(&mut self, request: &SendRequest, signals: bool) {
-        self.next += 1;
+        self.next_request += 1;
         if request.is_local() {
             // It needs no marker, but a marker sent for other requests covers it, too.
             self.open_locals += 1;
-            self.covered += u64::from(self.covered + 1 == self.next);
+            self.covered += u64::from(self.covered + 1 == self.next_request);
             return;
         }
         self.bytes += u64::from(request.len);
@@ -131,7 +131,7 @@ impl FlushMarkers {
     }
 
     fn restart_count(&mut self) {
-        (self.covered, self.bytes, self.signaled) = (self.next, 0, false);
+        (self.covered, self.bytes, self.signaled) = (self.next_request, 0, false);
     }
 
     /// Whether a marker must be sent before this operation: a message that may wait for a receive must not delay the
@@ -145,10 +145,10 @@ impl FlushMarkers {
     /// requests only is left until later.
     #[inline]
     pub(crate) fn is_due(&self, more: bool, is_last_chance: bool) -> bool {
-        if !self.enabled || self.next == self.covered {
+        if !self.enabled || self.next_request == self.covered {
             return false;
         }
-        let much = self.next - self.covered >= MARKER_REQUESTS || self.bytes >= MARKER_BYTES;
+        let much = self.next_request - self.covered >= MARKER_REQUESTS || self.bytes >= MARKER_BYTES;
         match self.open_markers {
             0 => much || !more && (self.signaled || is_last_chance),
             1 => much,
@@ -159,7 +159,7 @@ impl FlushMarkers {
     /// The marker that covers everything begun; call [`Self::on_posted`] when the state machine has accepted it.
     pub(crate) fn marker(&self) -> Op {
         let nothing = ReadRequest { sink_stag: 1, sink_to: 0, len: 0, source_stag: 1, source_to: 0 };
-        Op { id: MARKER | self.next, kind: OpKind::Read(nothing), fence: false }
+        Op { id: MARKER | self.next_request, kind: OpKind::Read(nothing), fence: false }
     }
 
     /// The state machine has accepted the marker.
@@ -209,7 +209,7 @@ impl FlushMarkers {
     /// The open requests that have begun, in the peer's view.
     pub(crate) fn open_requests(&self, queue: &SendQueue) -> Vec<OpenRequest> {
         let mut first = self.first_open_send;
-        let open = (queue.completed()..self.next).map(|number| {
+        let open = (queue.completed()..self.next_request).map(|number| {
             let &SendRequest { op, len, .. } = queue.get(number);
             let place = self.open_reads.iter().position(|&id| id == number);
             let request = place.map(|place| self.first_open_request.wrapping_add(place as u32));

@@ -17,7 +17,7 @@ use verbs::{Access, SendFlags, SendOp, WcStatus};
 use crate::connection::context::QpContext;
 use crate::connection::end_reason::EndReason;
 use crate::memory::place::{self, Gather};
-use crate::queues::messages::{check_local, is_last, messages, request_of};
+use crate::queues::messages::{check_local, is_last, request_of, split_into_messages};
 use crate::queues::qp_queues::QpQueues;
 use crate::queues::request_ring::{SendQueue, SendRequest};
 use crate::queues::status;
@@ -113,7 +113,7 @@ impl SendHalf {
         may && !self.blocked
             && self.outbox.is_empty()
             && self.in_machine == 0
-            && self.markers.next() == queues.sends.lock().posted()
+            && self.markers.next_request() == queues.sends.lock().posted()
     }
 
     /// Whether requests just posted should wait, to be sent in one batch.
@@ -122,7 +122,7 @@ impl SendHalf {
         if !self.markers.has_open_marker() || self.failed.is_some() {
             return false;
         }
-        let (queue, next) = (queues.sends.lock(), self.markers.next());
+        let (queue, next) = (queues.sends.lock(), self.markers.next_request());
         queue.posted() - next < HELD_REQUESTS
             && (next..queue.posted()).map(|n| u64::from(queue.get(n).len)).sum::<u64>() < HELD_BYTES
     }
@@ -253,7 +253,7 @@ impl SendHalf {
         if let Some(retries) = self.rnr_limit.take() {
             return self.post_op(cx.machine, announcement(retries)).is_ok();
         }
-        let (queues, number) = (cx.queues, self.markers.next());
+        let (queues, number) = (cx.queues, self.markers.next_request());
         let queue = queues.sends.lock();
         let more = number < queue.posted() && self.failed.is_none();
         let must = more && self.markers.must_precede(&queue.get(number).op);
@@ -301,7 +301,7 @@ impl SendHalf {
         queue: &SendQueue,
         request: &SendRequest,
     ) -> Result<(), FastPathMiss> {
-        let (len, number) = (request.len, self.markers.next());
+        let (len, number) = (request.len, self.markers.next_request());
         if len as usize > SMALL_MAX || request.flags.contains(SendFlags::FENCE) {
             return Err(FastPathMiss::Unfit);
         }
@@ -321,9 +321,9 @@ impl SendHalf {
         })
     }
 
-    /// Passes the messages of the next request to the state machine.
+    /// Passes the messages of the next request to the state machine; returns the status of its completion if one is invalid.
     fn post(&mut self, machine: &mut Connection, request: &SendRequest) -> Result<(), WcStatus> {
-        messages(self.markers.next(), request).into_iter().flatten().try_for_each(|op| {
+        split_into_messages(self.markers.next_request(), request).into_iter().flatten().try_for_each(|op| {
             self.post_op(machine, op).map_err(|error| match error {
                 PostError::Unaligned => WcStatus::RemInvReqErr,
                 PostError::Wraps => WcStatus::RemAccessErr,
@@ -332,12 +332,14 @@ impl SendHalf {
         })
     }
 
+    /// Passes one message to the state machine.
     fn post_op(&mut self, machine: &mut Connection, op: Op) -> Result<(), PostError> {
         machine.post(op)?;
         self.in_machine += 1;
         Ok(())
     }
 
+    /// Passes a flush marker to the state machine; returns whether the machine accepted it.
     fn post_marker(&mut self, machine: &mut Connection) -> bool {
         // This fails only if the stream ends, which also flushes the requests.
         let posted = self.post_op(machine, self.markers.marker()).is_ok();
@@ -527,7 +529,7 @@ impl SendHalf {
             EndReason::Broken(_) => {
                 self.complete_receipted(queues, receipt);
                 let first = queues.sends.lock().completed();
-                (self.markers.next() > first).then_some((first, WcStatus::RetryExcErr))
+                (self.markers.next_request() > first).then_some((first, WcStatus::RetryExcErr))
             }
             EndReason::Terminated(terminate) => {
                 // The Terminate itself proves nothing.

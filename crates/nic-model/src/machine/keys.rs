@@ -234,7 +234,7 @@ choices! {
     }
 }
 
-/// The kind of card that a machine file describes; it determines the permitted sections.
+/// The family of cards that a machine file describes; it determines the permitted sections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Family {
     /// Queue pairs: InfiniBand and its predecessors.

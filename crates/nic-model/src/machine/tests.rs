@@ -54,16 +54,16 @@ fn carried_values_equal_those_of_their_machine() {
     assert!(carried > 20, "{carried}");
 }
 
-/// Goal: files and options do not accept sections of the other kind of card.
+/// Goal: files and options do not accept sections of the other family of cards.
 #[test]
-fn sections_of_the_other_kind_are_refused() {
+fn sections_of_the_other_family_are_refused() {
     let mut seastar = Machine::load("seastar").expect("a built-in machine");
     assert_eq!((seastar.family, seastar.rails()), (Family::Mesh, 1));
     assert!(seastar.set("bus.clock_mhz", "266").is_err() && seastar.set("kernel.trap_ns", "75").is_ok());
     let mut other = Machine::load("mt23108-nicmem").expect("a built-in machine");
     assert!(other.set("kernel.trap_ns", "75").is_err() && other.set("software.call_ns", "5").is_ok());
     let mixed = text() + "\n[kernel]\ntrap_ns = { value = 65, source = \"datasheet\", doc = \"x\" }\n";
-    let message = Machine::parse("m.toml", &mixed).expect_err("another kind's section").to_string();
+    let message = Machine::parse("m.toml", &mixed).expect_err("a section of the other family").to_string();
     assert!(message.contains("[kernel]"), "{message}");
 }
 

@@ -133,6 +133,7 @@ struct ConnectRequest {
 }
 
 impl ConnectRequest {
+    /// What the listening program learns about the connection.
     fn seen_by_listener(&self) -> ConnInfo {
         let (initiator_depth, responder_resources) = self.reads;
         let depths = Some(Depths { responder_resources, initiator_depth });
@@ -235,6 +236,7 @@ impl ConnectionManager {
         self.channels.remove(channel);
     }
 
+    /// Queues an event of a channel, if that still exists, and wakes its users.
     fn notify(&mut self, cx: &CmContext<'_>, channel: Option<u32>, event: ChannelEvent) {
         let Some(channel) = channel.and_then(|channel| self.channels.get_mut(channel)) else { return };
         channel.events.push_back(event);
@@ -256,6 +258,7 @@ impl ConnectionManager {
 
 /// Processing of messages that arrive.
 impl ConnectionManager {
+    /// Sends a message to the other card; each loss delays it until it is repeated.
     fn send(&mut self, cx: &mut CmContext<'_>, ends: CardPair, message: Message) {
         let mut latency = self.latency;
         for _ in 0..REPEATS_LOST {
@@ -563,6 +566,7 @@ impl ConnectionManager {
         Ok((key, SocketAddr::new(addr.ip(), number)))
     }
 
+    /// A port number of a card without a listener; numbers are used in turn.
     fn free_port(&mut self, card: usize) -> Option<u16> {
         let taken = |number| self.listeners.keys().any(|&(c, _, taken)| c == card && taken == number);
         let span = u16::MAX - FIRST_PORT;

@@ -114,6 +114,7 @@ impl Network {
         self.event_queue.schedule(packet.write_from.max(now), Event::PacketReadyToPlace(number));
     }
 
+    /// Answers a packet that is not the expected one: a repeated one, or one after a loss.
     fn out_of_order(&mut self, now: Time, number: u32, op: SendOp) {
         let packet = &self.packets[number];
         let qp = packet.qp;
@@ -301,6 +302,7 @@ impl Network {
         Ok(())
     }
 
+    /// Queues the response to a read, if its memory may be read.
     fn answer_read(&mut self, number: u32, remote: RemoteAddr) -> Result<(), RequestError> {
         let packet = &self.packets[number];
         let Some(found) = self.qps.get_mut(packet.qp) else { return Ok(()) };
@@ -313,6 +315,7 @@ impl Network {
         Ok(())
     }
 
+    /// Carries out an atomic operation, and queues its response.
     fn carry_out_atomic(&mut self, number: u32, op: SendOp) -> Result<(), RequestError> {
         let Packet { qp, psn, to, .. } = self.packets[number];
         let (SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. }) = op else {

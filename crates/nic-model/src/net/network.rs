@@ -137,6 +137,7 @@ impl Network {
         (self.contexts.insert(Context::new(card, port)), card)
     }
 
+    /// Closes a device.
     pub(crate) fn close(&mut self, context: u32) {
         self.contexts.remove(context);
     }
@@ -146,6 +147,7 @@ impl Network {
         self.contexts.get(context).map(Context::card).ok_or(Error::Foreign { what: "the device" })
     }
 
+    /// The next asynchronous event of a device.
     pub(crate) fn poll_async_event(&mut self, context: u32) -> Option<AsyncEvent> {
         self.contexts.get_mut(context)?.poll()
     }
@@ -157,10 +159,12 @@ impl Network {
         self.cards.signal(context.card());
     }
 
+    /// The number of a new protection domain.
     pub(crate) fn domain(&mut self) -> u32 {
         self.protection.domain()
     }
 
+    /// Allocates memory of the card.
     pub(crate) fn alloc_dm(&mut self, context: u32, len: usize) -> Result<Buf> {
         let card = self.card_of(context)?;
         self.protection.alloc_dm(context, card, len)
@@ -180,30 +184,36 @@ impl Network {
         registered.inspect_err(|_| self.cards[card].remove(ObjectKind::Region))
     }
 
+    /// Deregisters memory, if the key is valid.
     pub(crate) fn deregister(&mut self, key: u32) {
         if let Some(card) = self.protection.deregister(key) {
             self.cards[card].remove(ObjectKind::Region);
         }
     }
 
+    /// Creates a completion channel.
     pub(crate) fn create_channel(&mut self) -> u32 {
         self.completions.create_channel()
     }
 
+    /// Removes a completion channel.
     pub(crate) fn drop_channel(&mut self, channel: u32) {
         self.completions.drop_channel(channel);
     }
 
+    /// The next completion queue that has notified a channel.
     pub(crate) fn poll_channel(&mut self, channel: u32) -> Option<u32> {
         self.completions.poll_channel(channel)
     }
 
+    /// Creates a completion queue, if the card may have another.
     pub(crate) fn create_cq(&mut self, context: u32, cqe: u32, channel: Option<u32>) -> Result<u32> {
         let card = self.card_of(context)?;
         self.cards[card].add(ObjectKind::CompletionQueue)?;
         Ok(self.completions.create(CqOwner { context, card }, cqe, channel))
     }
 
+    /// Removes a completion queue.
     pub(crate) fn drop_cq(&mut self, cq: u32) {
         if let Some(owner) = self.completions.remove(cq) {
             self.cards[owner.card].remove(ObjectKind::CompletionQueue);
@@ -215,6 +225,7 @@ impl Network {
         self.completions.arm(cq, solicited_only)
     }
 
+    /// Creates a shared receive queue, if the card may have another.
     pub(crate) fn create_srq(&mut self, context: u32, domain: u32, init: SrqInit) -> Result<u32> {
         let card = self.card_of(context)?;
         self.cards[card].add(ObjectKind::SharedReceiveQueue)?;
@@ -222,12 +233,14 @@ impl Network {
         Ok(self.srqs.insert(SharedReceiveQueue::new(context, card, domain, receives)))
     }
 
+    /// Removes a shared receive queue.
     pub(crate) fn drop_srq(&mut self, srq: u32) {
         if let Some(srq) = self.srqs.remove(srq) {
             self.cards[srq.card].remove(ObjectKind::SharedReceiveQueue);
         }
     }
 
+    /// Arms the limit of a shared receive queue: fewer receives are reported once.
     pub(crate) fn arm_limit(&mut self, srq: u32, limit: u32) {
         if let Some(srq) = self.srqs.get_mut(srq) {
             srq.arm_limit(limit);
@@ -239,12 +252,14 @@ impl Network {
         self.srqs.get(srq).map_or(0, SharedReceiveQueue::limit)
     }
 
+    /// Creates a queue pair, if the card may have another.
     pub(crate) fn create_qp(&mut self, parts: QueuePairParts, init: &QpParts) -> Result<u32> {
         let card = self.card_of(parts.context)?;
         self.cards[card].add(ObjectKind::QueuePair)?;
         Ok(self.qps.insert(QueuePair::new(card, parts, init, self.mtu())))
     }
 
+    /// The state of a queue pair; Error once it was destroyed.
     pub(crate) fn qp_state(&self, qp: u32) -> QpState {
         self.qps.get(qp).map_or(QpState::Error, QueuePair::state)
     }
@@ -314,6 +329,7 @@ impl Network {
         }
     }
 
+    /// Posts a receive to a shared receive queue.
     pub(crate) fn post_shared(&mut self, now: Time, srq: u32, wr: &RecvWr<'_>) -> Result<()> {
         let Some(srq) = self.srqs.get_mut(srq) else { return Ok(()) };
         srq.receives.check(wr)?;
@@ -404,6 +420,7 @@ impl Network {
         self.qps.get(qp).and_then(|found| found.reported_qp_num).unwrap_or(qp)
     }
 
+    /// Completes a send request; `freed` is how many slots of the send queue that frees.
     fn complete_send(&mut self, now: Time, (qp, cq): (u32, u32), (wc, freed): (Wc, u32)) {
         let qp_num = self.reported_qp_num(qp);
         let (wc, slots) = (Wc { qp_num, ..wc }, Slots::Send(qp, freed));
@@ -446,6 +463,7 @@ impl Network {
         }
     }
 
+    /// Reports that a queue pair in the error state has used its last receive of a shared queue.
     fn on_last_receive(&mut self, qp: u32) {
         if let Some(found) = self.qps.get(qp) {
             self.report_event(found.parts.context, AsyncEvent::LastWqeReached { qp_num: qp });
@@ -491,10 +509,12 @@ impl Network {
         (connections, CmContext { now, event_queue, faults, cards, qps })
     }
 
+    /// Creates a channel of the connection manager.
     pub(crate) fn create_cm(&mut self, card: usize) -> u32 {
         self.connections.create_channel(card)
     }
 
+    /// Removes a channel of the connection manager, and rejects the requests that nobody has taken from it.
     pub(crate) fn drop_cm(&mut self, now: Time, channel: u32) {
         let (connections, mut cx) = self.connecting(now);
         connections.drop_channel(&mut cx, channel);
@@ -521,11 +541,12 @@ impl Network {
         own: (usize, Option<usize>),
         channel: u32,
         addr: SocketAddr,
-        how: (u32, Option<Arc<dyn Screen>>),
+        (backlog, screen): (u32, Option<Arc<dyn Screen>>),
     ) -> Result<(ListenerKey, SocketAddr)> {
-        self.connections.listen(&self.cards, own, channel, addr, how)
+        self.connections.listen(&self.cards, own, channel, addr, (backlog, screen))
     }
 
+    /// Removes a listener.
     pub(crate) fn stop_listening(&mut self, now: Time, key: ListenerKey) {
         let (connections, mut cx) = self.connecting(now);
         connections.stop_listening(&mut cx, key);
@@ -656,6 +677,7 @@ impl Network {
         Some(PortId { card: self.cards.find(node, number)?, port })
     }
 
+    /// Cuts the cable that the faults name: connections by its port are lost after a timeout.
     fn on_cable_cut(&mut self, now: Time) {
         let Some(port) = self.cut_port() else { return };
         self.ports.set_cut(port, true);
@@ -680,6 +702,7 @@ impl Network {
         }
     }
 
+    /// Makes a card unreachable: its connections are lost after a timeout.
     fn mark_dead(&mut self, now: Time, card: usize) {
         self.cards[card].dead = true;
         self.schedule_peer_lost(now, card, None);

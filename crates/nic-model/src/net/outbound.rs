@@ -156,6 +156,7 @@ impl Network {
         }
     }
 
+    /// The next packet of a queue pair's requests, if one may leave now.
     fn next_of_request(&mut self, now: Time, qp: u32, base: Packet) -> Option<Outgoing> {
         let found = self.qps.get_mut(qp).filter(|qp| qp.state() == QpState::ReadyToSend)?;
         let memory = (&self.protection, found.parts.domain);

@@ -61,6 +61,7 @@ impl PortTable {
         self.cards.push((0..ports).map(|_| port()).collect());
     }
 
+    /// A port of a card.
     fn port(&mut self, id: PortId) -> &mut Port {
         &mut self.cards[id.card][id.port]
     }
@@ -152,6 +153,7 @@ impl PortTable {
         true
     }
 
+    /// Puts a packet on the cable; its head reaches the switch after the latencies of port and cable.
     fn transmit(&mut self, now: Time, id: PortId, number: u32, packets: &Packets, event_queue: &EventQueue) {
         let port = self.port(id);
         port.link.send(now, packets[number].wire_bytes);

@@ -251,6 +251,7 @@ impl Requester {
         self.reads_max = usize::from(reads.max(1));
     }
 
+    /// The slot of a request.
     fn index(&self, number: u64) -> usize {
         (number % u64::from(self.cap.max_send_wr.max(1))) as usize
     }
@@ -260,6 +261,7 @@ impl Requester {
         &self.slots[self.index(number)]
     }
 
+    /// A request that is not completed.
     fn wqe_mut(&mut self, number: u64) -> &mut Wqe {
         let index = self.index(number);
         &mut self.slots[index]
@@ -452,6 +454,7 @@ impl Requester {
         (Ok(Some(outgoing)), skipped)
     }
 
+    /// Whether a request may begin: limits of requests in progress and of open reads, and fences, can delay it.
     fn may_begin(&self, rules: &TransportSettings, number: u64) -> bool {
         let (wqe, reads) = (self.wqe(number), self.reads.len());
         // Earlier requests that have begun and are not completed.
@@ -745,6 +748,7 @@ impl Requester {
     }
 }
 
+/// The bytes of all elements.
 fn total(sges: &[Sge]) -> u64 {
     sges.iter().map(|sge| u64::from(sge.length)).sum()
 }

@@ -197,6 +197,7 @@ impl Responder {
 
 /// Placement of data.
 impl Responder {
+    /// The receive that a packet's message has taken.
     fn receive_of(&self, packet: &Packet) -> Option<&TakenReceive> {
         self.taken.get(packet.receive.checked_sub(self.taken_first)? as usize)
     }

@@ -52,16 +52,17 @@ impl Bus {
         if !self.duplex {
             return self.server.reserve(now, span);
         }
-        let (way, other) = match writes {
+        let (direction, other) = match writes {
             true => (&mut self.writing, &mut self.server),
             false => (&mut self.server, &mut self.writing),
         };
         if self.other > 0.0 {
             other.reserve(now, Span::from_ps((span.as_ps() as f64 * self.other) as u64));
         }
-        way.reserve(now, span)
+        direction.reserve(now, span)
     }
 
+    /// How long a transfer occupies the bus; `overhead` is that of a burst, in clocks.
     fn time(&self, bytes: u64, overhead: f64) -> Span {
         let bursts = bytes.div_ceil(self.burst_bytes) as f64;
         let clocks = bytes.div_ceil(self.width_bytes) as f64 + bursts * overhead;

@@ -102,6 +102,7 @@ impl CallCosts {
         self.deregister.0 + self.deregister.1 * self.further_pages(addr, len)
     }
 
+    /// How many pages beyond the first a range touches.
     fn further_pages(&self, addr: u64, len: u64) -> u64 {
         let within = addr % SAME_EVERY_RUN % self.page_bytes;
         (within + len).div_ceil(self.page_bytes).saturating_sub(1)

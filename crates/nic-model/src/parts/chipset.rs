@@ -65,6 +65,7 @@ impl Chipset {
         self.access(now, range, self.write_mbps, slowness)
     }
 
+    /// An access of an address range by a card, limited by the memory and by the chipset itself.
     fn access(&mut self, now: Time, (at, bytes): (u64, u64), mbps: f64, slowness: f64) -> Time {
         let memory_done = self.access_memory(now, at, bytes);
         if mbps == 0.0 {

@@ -65,6 +65,7 @@ impl Descriptors {
         self.receive_bytes + self.segment_slots(pieces, most) * self.segment_bytes
     }
 
+    /// How many segments a descriptor has room for: as many as the message needs, or the maximum.
     fn segment_slots(&self, pieces: usize, most: u32) -> u64 {
         if self.by_limit { most.into() } else { pieces as u64 }
     }

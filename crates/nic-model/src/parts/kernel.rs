@@ -52,11 +52,13 @@ impl Sockets {
         self.recv_cost(bytes) + self.event * self.extra_calls(bytes)
     }
 
+    /// How many calls beyond the first a message of `bytes` takes.
     fn extra_calls(&self, bytes: u64) -> u64 {
         bytes.checked_div(self.part).map_or(0, |_| bytes.div_ceil(self.part).saturating_sub(1))
     }
 }
 
+/// The time of a copy.
 fn copy(bytes: u64, byte_ps: f64) -> Span {
     Span::from_ps((bytes as f64 * byte_ps).round() as u64)
 }
@@ -94,6 +96,7 @@ impl Kernel {
         now + self.work(copied)
     }
 
+    /// The time of a segment of which this number of bytes is copied.
     fn work(&self, copied: u64) -> Span {
         self.segment + copy(copied, self.byte_ps)
     }

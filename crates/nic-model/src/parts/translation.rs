@@ -51,6 +51,7 @@ impl Translation {
         pages.map(|page| u64::from(self.miss_one((region, page)))).sum()
     }
 
+    /// Looks up one page; returns whether its entry had to be fetched.
     fn miss_one(&mut self, page: Page) -> bool {
         if self.last.replace(page) == Some(page) || !self.known.insert(page) {
             return false;

@@ -65,10 +65,12 @@ impl Transport {
         }
     }
 
+    /// The receiving processor, or the sending one if the card has no other.
     fn receiver(&mut self) -> &mut Server {
         if self.one_processor { &mut self.sending } else { &mut self.receiving }
     }
 
+    /// The time of a translation, for a packet that names memory.
     fn address(&self, packet: PacketWork) -> Span {
         if packet.names_memory { self.address } else { Span::ZERO }
     }

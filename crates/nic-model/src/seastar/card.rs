@@ -21,7 +21,7 @@ pub(super) struct LoadedFirmware {
     pub(super) effects: HostWrites,
     pub(super) wants_turn: bool,
     /// The timing of the last record that its host could see.
-    pub(super) last: Option<TransferTime>,
+    pub(super) last_timing: Option<TransferTime>,
 }
 
 /// A program's writes to host memory, which become visible in the order of the calls.

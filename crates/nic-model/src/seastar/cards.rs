@@ -32,6 +32,7 @@ pub(super) struct Fabric {
 #[derive(Default)]
 struct Fabrics(Mutex<Vec<Arc<Fabric>>>);
 
+/// The fabrics of the world with this timeline.
 fn fabrics(timeline: &Timeline) -> Arc<Fabrics> {
     timeline.shared_object("SeaStar", || Arc::new(Fabrics::default()))
 }
@@ -53,6 +54,7 @@ impl Fabric {
         fabric
     }
 
+    /// Locks the state of all cards.
     pub(super) fn lock(&self) -> MutexGuard<'_, Cards> {
         self.cards.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,8 +71,8 @@ impl Fabric {
     pub(super) fn profile(node: &Node) -> Option<Profile> {
         let all = fabrics(&node.timeline());
         let all = all.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = all.iter().filter_map(|fabric| fabric.lock().last(node.index()));
-        last.max_by_key(|timing| timing.at).map(Profile::from)
+        let timings = all.iter().filter_map(|fabric| fabric.lock().last_timing(node.index()));
+        timings.max_by_key(|timing| timing.at).map(Profile::from)
     }
 }
 
@@ -122,23 +124,27 @@ impl Cards {
         Ok(())
     }
 
+    /// The card of a node, which has one.
     fn card(&mut self, node: usize) -> &mut Card {
         self.cards[node].as_mut().expect("events are of nodes with a card")
     }
 
+    /// Whether a program is loaded at an address.
     fn has(&self, at: Address) -> bool {
         let card = self.cards.get(at.node).and_then(Option::as_ref);
         card.is_some_and(|card| card.programs.contains_key(&at.pid))
     }
 
+    /// How long the kernel of a node has spent in interrupts.
     fn interrupted(&self, node: usize) -> Span {
         let card = self.cards.get(node).and_then(Option::as_ref);
         card.map_or(Span::ZERO, |card| card.interrupted)
     }
 
-    fn last(&self, node: usize) -> Option<TransferTime> {
+    /// The timing of the last record that the host of a node could see.
+    fn last_timing(&self, node: usize) -> Option<TransferTime> {
         let card = self.cards.get(node)?.as_ref()?;
-        card.programs.values().filter_map(|program| program.last).max_by_key(|timing| timing.at)
+        card.programs.values().filter_map(|program| program.last_timing).max_by_key(|timing| timing.at)
     }
 
     /// Loads a firmware program.
@@ -155,11 +161,14 @@ impl Cards {
         }
         let (wakeup, effects) = (Arc::default(), HostWrites::default());
         let firmware = Some(firmware);
-        programs
-            .insert(pid, LoadedFirmware { domain, firmware, wakeup, effects, wants_turn: false, last: None });
+        programs.insert(
+            pid,
+            LoadedFirmware { domain, firmware, wakeup, effects, wants_turn: false, last_timing: None },
+        );
         Ok(at)
     }
 
+    /// What wakes a thread that waits for a program.
     pub(super) fn wakeup(&mut self, at: Address) -> Arc<host::EventCount> {
         self.card(at.node).programs[&at.pid].wakeup.clone()
     }
@@ -169,6 +178,7 @@ impl Cards {
         self.card(at.node).programs.remove(&at.pid)
     }
 
+    /// Schedules an event.
     fn schedule(&mut self, at: Time, event: Event) {
         let key = self.events.insert(event);
         if let Some(handler) = self.handler {
@@ -176,6 +186,7 @@ impl Cards {
         }
     }
 
+    /// Handles an event that is due.
     fn handle_event(&mut self, now: Time, key: u32) {
         match self.events.remove(key) {
             Some(Event::Card { node, task, timing }) => self.run_card_task(now, node, task, timing),
@@ -507,10 +518,10 @@ impl Cards {
                     }
                 }
                 Step::Event { extents, record, ticket } => {
-                    let telling = if is_nic { Component::Notify } else { Component::Portals };
+                    let charged_to = if is_nic { Component::Notify } else { Component::Portals };
                     chain
                         .timing
-                        .advance_to(chain.timing.at + costs.running.record_cost(record.len()), telling);
+                        .advance_to(chain.timing.at + costs.running.record_cost(record.len()), charged_to);
                     let timing = chain.timing;
                     late.push((ticket, timing.at, HostWrite::Record { extents, record, timing }));
                 }
@@ -604,6 +615,7 @@ impl Cards {
         ends
     }
 
+    /// A message leaves its card: reads the data that it carries, and sends them through the mesh.
     fn on_departure(&mut self, now: Time, mut message: Box<FirmwareMessage>) {
         let costs = self.costs;
         let data = if costs.is_short(message.len) { 0 } else { message.len };
@@ -679,18 +691,19 @@ impl Cards {
         }
     }
 
+    /// A write to host memory becomes visible now: copies the data or the record, or wakes the waiter, and lets the node poll.
     fn on_visible(&mut self, now: Time, at: Address, effect: HostWrite) {
         match effect {
             HostWrite::Data { extents, total, data } => self.protection.scatter(&extents, 0, total, &data),
             HostWrite::Record { extents, record, mut timing } => {
                 self.protection.scatter(&extents, 0, record.len() as u64, &record);
-                let telling = match self.costs.place {
+                let charged_to = match self.costs.place {
                     MatchKind::Nic => Component::Notify,
                     MatchKind::Host => Component::Portals,
                 };
-                timing.advance_to(now, telling);
+                timing.advance_to(now, charged_to);
                 if let Some(loaded) = self.card(at.node).programs.get_mut(&at.pid) {
-                    loaded.last = Some(timing);
+                    loaded.last_timing = Some(timing);
                 }
             }
             HostWrite::Notify(wakeup) => wakeup.notify(),

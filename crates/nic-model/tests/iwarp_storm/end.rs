@@ -567,7 +567,7 @@ impl<'a> StormEnd<'a> {
             self.on_wire.iter().filter(|o| !completed.contains(&(o.number as usize))).copied().collect();
         if self.may_query {
             let over = self.on_wire.iter().filter(|o| completed.contains(&(o.number as usize)));
-            let over = over.fold(0_u32, |sum, o| sum.wrapping_add(o.counted()));
+            let over = over.fold(0_u32, |sum, o| sum.wrapping_add(o.counted_messages()));
             let count = count_arrived(endpoint.connection.receipt(), over, &open);
             if let Some(last) = open[..count].last() {
                 self.mark_arrived(last.number as usize + 1);

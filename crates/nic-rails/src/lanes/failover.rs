@@ -115,7 +115,7 @@ pub(crate) fn check_lane_reports(device: &DeviceInner, qp: &Arc<QpInner>) {
                 drop(link);
                 discard_attempt(device, lane, forgotten);
                 let recv_lane = qp.receiving.lane(&qp.shared().host) as u8;
-                store_lane_report(qp, lane, LaneReport { recv_lane, received: 0, ..report });
+                store_lane_report(qp, lane, LaneReport { recv_lane, messages_received: 0, ..report });
                 write_lane_reports(qp);
             }
             _ => {}
@@ -181,10 +181,10 @@ fn drain(qp: &QpInner, link: &mut Connection) -> bool {
             let (true, Some(next)) = (receives.is_drained(), next) else { continue };
             receives.move_to(shared, completions, next);
         }
-        let (recv_lane, received) = (receives.lane as u8, receives.received(lane));
+        let (recv_lane, messages_received) = (receives.lane as u8, receives.received(lane));
         drop(receives);
         let generation = link.lanes[lane].generation;
-        store_lane_report(qp, lane, LaneReport { generation, recv_lane, received });
+        store_lane_report(qp, lane, LaneReport { generation, recv_lane, messages_received });
         link.lanes[lane].health = LaneState::Reported;
     }
     true

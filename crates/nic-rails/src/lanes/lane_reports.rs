@@ -10,12 +10,17 @@ use verbs::{Access, Buf, Mr, Pd, Result, Sge};
 
 use crate::RAILS_MAX;
 
-/// Bytes of a lane report: a word and its hash, so that a partly written report is detected.
+/// Bytes of a lane report: a word and its checksum, so that a partly written report is detected.
 const REPORT_BYTES: usize = 16;
 /// Bytes of lane reports about all lanes.
 const REPORTS_BYTES: usize = REPORT_BYTES * RAILS_MAX;
 /// Number of generations of a lane that can be distinguished.
 pub(crate) const GENERATIONS: u32 = 1 << 28;
+/// The word of a report, from its high bits: 28 bits of the generation, 4 of the receive lane, 32 of the message count.
+const GENERATION_SHIFT: u32 = 36;
+const RECV_LANE_SHIFT: u32 = 32;
+const RECV_LANE_MASK: u8 = 0xf;
+const _: () = assert!(GENERATIONS as u64 == 1 << (64 - GENERATION_SHIFT));
 
 /// A side's report about a lane that it has closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,28 +30,35 @@ pub(crate) struct LaneReport {
     /// The lane on which the writer received messages when it wrote this.
     pub(crate) recv_lane: u8,
     /// How many messages the writer had received on the lane, modulo 2^32.
-    pub(crate) received: u32,
+    pub(crate) messages_received: u32,
+}
+
+/// The checksum of a report's word. Memory of zeros holds no valid report.
+fn checksum(word: u64) -> u64 {
+    mix(!word)
 }
 
 impl LaneReport {
+    /// Encodes it: a word, and the word's checksum.
     fn pack(self) -> [u8; REPORT_BYTES] {
-        let word = u64::from(self.generation % GENERATIONS) << 36
-            | u64::from(self.recv_lane & 0xf) << 32
-            | u64::from(self.received);
+        let word = u64::from(self.generation % GENERATIONS) << GENERATION_SHIFT
+            | u64::from(self.recv_lane & RECV_LANE_MASK) << RECV_LANE_SHIFT
+            | u64::from(self.messages_received);
         let mut bytes = [0; REPORT_BYTES];
         bytes[..8].copy_from_slice(&word.to_be_bytes());
-        bytes[8..].copy_from_slice(&mix(!word).to_be_bytes());
+        bytes[8..].copy_from_slice(&checksum(word).to_be_bytes());
         bytes
     }
 
+    /// Decodes it; `None` if the checksum does not match.
     fn unpack(bytes: &[u8; REPORT_BYTES]) -> Option<Self> {
         let half =
             |from: usize| bytes[from..from + 8].iter().fold(0_u64, |word, &b| word << 8 | u64::from(b));
         let word = half(0);
-        (half(8) == mix(!word)).then_some(Self {
-            generation: (word >> 36) as u32,
-            recv_lane: (word >> 32 & 0xf) as u8,
-            received: word as u32,
+        (half(8) == checksum(word)).then_some(Self {
+            generation: (word >> GENERATION_SHIFT) as u32,
+            recv_lane: (word >> RECV_LANE_SHIFT) as u8 & RECV_LANE_MASK,
+            messages_received: word as u32,
         })
     }
 }
@@ -100,8 +112,8 @@ mod tests {
 
     #[test]
     fn partly_written_report_is_not_read() {
-        let report = LaneReport { generation: GENERATIONS - 1, recv_lane: 7, received: !0 };
-        let other = LaneReport { generation: 3, recv_lane: 0, received: 17 };
+        let report = LaneReport { generation: GENERATIONS - 1, recv_lane: 7, messages_received: !0 };
+        let other = LaneReport { generation: 3, recv_lane: 0, messages_received: 17 };
         assert_eq!(LaneReport::unpack(&report.pack()), Some(report));
         assert_eq!(LaneReport::unpack(&other.pack()), Some(other));
         assert_eq!(LaneReport::unpack(&[0; REPORT_BYTES]), None, "nothing was written");

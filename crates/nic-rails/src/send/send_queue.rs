@@ -699,7 +699,7 @@ impl SendQueue {
     fn can_recover_with(&self, failed_lanes: &[Option<LaneReport>; RAILS_MAX]) -> bool {
         let are_plausible = self.flight.iter().zip(failed_lanes).all(|(flight, report)| {
             report.is_none_or(|report| {
-                let missing = flight.messages.wrapping_sub(report.received);
+                let missing = flight.messages.wrapping_sub(report.messages_received);
                 missing <= flight.messages.wrapping_sub(flight.arrived)
             })
         });
@@ -729,7 +729,7 @@ impl SendQueue {
         for seq in self.head..self.next {
             let index = self.slot_index(seq);
             let slot = &mut self.slots[index];
-            let arrived = |report: LaneReport| report.received.wrapping_sub(slot.number) as i32 > 0;
+            let arrived = |report: LaneReport| report.messages_received.wrapping_sub(slot.number) as i32 > 0;
             slot.already_completed = !slot.lost_completion
                 || (consumes_receive(slot.op) && failed_lanes[slot.lanes.first_lane()].is_some_and(arrived));
             if slot.lost_completion {

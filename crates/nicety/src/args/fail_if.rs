@@ -68,10 +68,10 @@ impl FromStr for Condition {
             .find(|c: char| !matches!(c, '0'..='9' | '.' | 'e' | 'E' | '-' | '+'))
             .unwrap_or(value.len());
         let (number, unit) = (&value[..digits], value[digits..].trim());
-        let number: f64 = number.parse().map_err(|_| refused(&format!("{number:?} is not a number")))?;
+        let number: f64 = number.parse().map_err(|_| refused(&format!("'{number}' is not a number")))?;
         let Some((_, unit, factor)) = UNITS.iter().find(|(name, ..)| *name == unit) else {
             let names: Vec<&str> = UNITS.iter().skip(1).map(|(name, ..)| *name).collect();
-            return Err(refused(&format!("{unit:?} is not a unit; units are {}", names.join(", "))));
+            return Err(refused(&format!("'{unit}' is not a unit; units are {}", names.join(", "))));
         };
         if !number.is_finite() {
             return Err(refused("the limit is not finite"));
@@ -97,6 +97,7 @@ enum Verdict {
 }
 
 impl Condition {
+    /// Whether it is about a cell with these values.
     fn matches(&self, experiment: &str, variant: &Variant, size: u64) -> bool {
         let has = |level: &String| variant.iter().any(|(_, known)| known == level);
         self.experiment == experiment
@@ -104,6 +105,7 @@ impl Condition {
             && self.size.is_none_or(|wanted| wanted == size)
     }
 
+    /// Whether it is about the cell of a result.
     fn is_about(&self, r: &Measurement) -> bool {
         self.matches(&r.experiment, &r.variant, r.size_bytes)
     }

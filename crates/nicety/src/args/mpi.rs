@@ -124,11 +124,13 @@ fn one_of<T: Clone + Send + Sync>(words: &'static [(&'static str, T)]) -> impl T
         .try_map(move |word| value(word).ok_or("it is not one of the possible values"))
 }
 
+/// Parses a number of ranks.
 fn ranks(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| (1..=RANKS_MAX).contains(number));
-    number.ok_or_else(|| format!("{text:?} is not a number of ranks; write 1 to {RANKS_MAX}"))
+    number.ok_or_else(|| format!("'{text}' is not a number of ranks; write 1 to {RANKS_MAX}"))
 }
 
+/// Parses the ranks that get standard input.
 fn readers(text: &str) -> Result<Readers, String> {
     match text {
         "all" => Ok(Readers::All),
@@ -136,7 +138,7 @@ fn readers(text: &str) -> Result<Readers, String> {
         rank => rank
             .parse()
             .map(Readers::Rank)
-            .map_err(|_| format!("{text:?} is not a rank; write 0, all or none")),
+            .map_err(|_| format!("'{text}' is not a rank; write 0, all or none")),
     }
 }
 
@@ -147,14 +149,15 @@ fn port(text: &str) -> Result<u16, String> {
         Some(("serve", port)) => port.parse().ok().filter(|port| *port > 0),
         _ => None,
     };
-    port.ok_or_else(|| format!("{text:?} is not serve[:PORT]; write serve, or serve:{DEFAULT_PORT}"))
+    port.ok_or_else(|| format!("'{text}' is not serve[:PORT]; write serve, or serve:{DEFAULT_PORT}"))
 }
 
+/// Parses seconds, which may have a fraction.
 fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
     number
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| format!("{text:?} is not a number of seconds; write, for example, 90 or 0.5"))
+        .ok_or_else(|| format!("'{text}' is not a number of seconds; write, for example, 90 or 0.5"))
 }
 
 pub(super) const MPIRUN: &str = "\

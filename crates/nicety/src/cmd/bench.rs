@@ -7,7 +7,7 @@ mod words;
 use std::collections::BTreeMap;
 
 use bench::launch::{self, BenchError};
-use bench::plan::{Only, Plan, PlanError, Time};
+use bench::plan::{Only, Plan, PlanError};
 use results::schema::Run;
 use results::variant::factor;
 
@@ -15,7 +15,7 @@ use super::shown::{self, Form};
 use crate::args::fail_if;
 use crate::args::{BenchArgs, REPORT_FILE, Target};
 use crate::config::Config;
-use crate::error::{FAILED, Failure, OK, Outcome, USAGE, one_line};
+use crate::error::{FAILED, Failure, OK, Outcome, USAGE};
 use crate::output::{self, Wanted};
 use crate::progress::Display;
 use crate::signals::Signals;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     words::foretell(&plan);
     let moved = (!form.is_data()).then(|| outputs.people());
     let mut display = Display::new(args.plain, &signals.stop).verbose(args.shown.verbose).moved_to(moved);
-    display = display.expecting(Time::of(&plan).seconds);
+    display = display.expecting(&plan);
     let measured = launch::run(&plan, &mut display, &signals.stop).map(words::stamped);
     display.clear();
     let interrupted = signals.status();
@@ -106,6 +106,7 @@ fn failed(
     failure
 }
 
+/// The plan that options and configuration describe.
 fn plan(args: &BenchArgs, config: &Config) -> Plan {
     let device = args.device.as_ref().or(config.device.as_ref());
     Plan {
@@ -151,7 +152,10 @@ fn settings(args: &BenchArgs, config: &Config) -> BTreeMap<String, String> {
 
 /// All problems, one line each.
 fn refused(problems: Vec<PlanError>) -> Failure {
-    Failure { lines: problems.iter().map(|problem| one_line(&problem.to_string())).collect(), status: USAGE }
+    Failure {
+        lines: problems.into_iter().flat_map(|problem| Failure::usage(problem).lines).collect(),
+        status: USAGE,
+    }
 }
 
 /// The destinations of results other than the terminal.
@@ -185,6 +189,7 @@ impl Outputs {
         }
     }
 
+    /// The files that options request.
     fn wanted(&self) -> Vec<Wanted<'_>> {
         let all = [
             ("--json", &self.json),

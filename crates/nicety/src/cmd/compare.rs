@@ -63,6 +63,7 @@ enum Sides {
 }
 
 impl Sides {
+    /// The runs that the command line names.
     fn of(args: &CompareArgs) -> Result<Self, Failure> {
         match (&args.baseline, args.runs.as_slice()) {
             (None, [old, new]) => Ok(Self::Two(old.clone(), new.clone())),
@@ -87,6 +88,7 @@ fn keep(args: &CompareArgs, run: &Run) -> Outcome {
     Ok(OK)
 }
 
+/// The exit status.
 fn status(compared: &Comparison, strict: bool) -> u8 {
     let some = |verdict| compared.count(verdict) > 0;
     match () {
@@ -96,6 +98,7 @@ fn status(compared: &Comparison, strict: bool) -> u8 {
     }
 }
 
+/// The failure for two runs without a common cell.
 fn nothing_in_common([a, b]: [String; 2], old: &Run, new: &Run) -> Failure {
     let why = match (old.results.first(), new.results.first()) {
         (None, _) => format!("{a} has no results"),

@@ -91,10 +91,12 @@ struct Candidate {
     about: String,
 }
 
+/// A candidate and its description.
 fn candidate(value: impl Into<String>, about: impl ToString) -> Candidate {
     Candidate { value: value.into(), about: about.to_string() }
 }
 
+/// The candidates for the last word of a command line.
 fn candidates(words: &[String]) -> Vec<Candidate> {
     let Some((word, before)) = words.split_last() else { return Vec::new() };
     let mut cli = usage::command();
@@ -149,6 +151,7 @@ fn option<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     command.get_arguments().filter(|arg| arg.get_action().takes_values()).find(is)
 }
 
+/// The options of a command.
 fn options(command: &Command) -> Vec<Candidate> {
     let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
     shown
@@ -159,6 +162,7 @@ fn options(command: &Command) -> Vec<Candidate> {
         .collect()
 }
 
+/// The subcommands of a command.
 fn commands(command: &Command) -> Vec<Candidate> {
     let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
     shown
@@ -176,9 +180,7 @@ fn values(command: &Command, arg: &Arg, text: &str) -> Vec<Candidate> {
         (_, "device" | "devices") => devices(text),
         ("bench", "set") => settings(text),
         (_, "only") => factors(text),
-        (_, "what") => [reproduce::NICMEM, reproduce::THESIS, reproduce::MULTIRAIL]
-            .map(|paper| candidate(paper, "a paper"))
-            .into(),
+        (_, "what") => reproduce::PAPERS.map(|paper| candidate(paper, "a paper")).into(),
         _ => {
             let possible = arg.get_possible_values();
             possible.iter().map(|value| candidate(value.get_name(), "")).collect()
@@ -186,6 +188,7 @@ fn values(command: &Command, arg: &Arg, text: &str) -> Vec<Candidate> {
     }
 }
 
+/// A candidate for each experiment, with what it measures.
 fn experiments() -> impl Iterator<Item = Candidate> {
     all().iter().map(|e| candidate(e.name(), e.about()))
 }
@@ -256,6 +259,7 @@ mod tests {
             (&["bench", "--only", "source=n"], &["source=nic"]),
             (&["completions", "f"], &["fish"]),
             (&["reproduce", "multirail"], &["multirail-udapl"]),
+            (&["reproduce", ""], &reproduce::PAPERS),
             // File names, or words of another program.
             (&["compare", ""], &[]),
             (&["bench", "--json", "be"], &[]),

@@ -98,6 +98,7 @@ fn open_and_describe(entry: DeviceInfo) -> ListedDevice {
     }
 }
 
+/// The limits of a device, in the order in which they are shown.
 fn limits(attr: &DeviceAttr) -> Vec<Limit> {
     let count = |name, about, n: u64| Limit { name, about, value: n.into(), text: n.to_string() };
     let bytes = |name, about, n: u64| Limit { name, about, value: n.into(), text: Bytes(n).to_string() };
@@ -138,6 +139,7 @@ fn limits(attr: &DeviceAttr) -> Vec<Limit> {
     all
 }
 
+/// For whose requests a region of all memory can be used.
 fn implicit(rights: Option<Access>) -> &'static str {
     match rights {
         None => "none",
@@ -146,12 +148,14 @@ fn implicit(rights: Option<Access>) -> &'static str {
     }
 }
 
+/// Whether programs can run on the card, and their limits.
 fn firmware(cap: Option<FirmwareCap>) -> String {
     let Some(cap) = cap else { return "none".to_owned() };
     let (command, header) = (Bytes(cap.max_command.into()), Bytes(cap.max_header.into()));
     format!("yes; commands of {command}, messages of {header} and {} of payload", Bytes(cap.max_payload))
 }
 
+/// When the last byte of a write is seen, in relation to its other bytes.
 fn order(order: WriteOrder) -> &'static str {
     match order {
         WriteOrder::None => "says nothing of the others",
@@ -159,6 +163,7 @@ fn order(order: WriteOrder) -> &'static str {
     }
 }
 
+/// How a process accesses memory of the card.
 fn dm_access(access: DmAccess) -> &'static str {
     match access {
         DmAccess::None => "none",
@@ -167,6 +172,7 @@ fn dm_access(access: DmAccess) -> &'static str {
     }
 }
 
+/// With what else atomic operations are atomic.
 fn atomics(cap: AtomicCap) -> &'static str {
     match cap {
         AtomicCap::None => "none",
@@ -206,6 +212,7 @@ fn shorten(text: &str, width: usize) -> String {
     format!("{}...", whole.trim_end_matches([',', ';']))
 }
 
+/// All limits of the devices.
 fn details(devices: &[ListedDevice], width: usize, colour: bool) -> String {
     let mut out = String::new();
     let margin = " ".repeat(MARGIN);
@@ -248,6 +255,7 @@ fn example(form: &str) -> Option<String> {
     last.chars().all(|c| c.is_ascii_lowercase()).then(|| format!("{name}={last}"))
 }
 
+/// A line for each limit, with names and values in columns.
 fn limit_lines(out: &mut String, limits: &[Limit], width: usize) {
     let widest = |text: fn(&Limit) -> usize| limits.iter().map(text).max().unwrap_or(0);
     let (name, value) =

@@ -33,6 +33,7 @@ fn pages() -> Vec<(String, String)> {
     std::iter::once(&cli).chain(commands).map(page).collect()
 }
 
+/// The file name and the text of a command's manual page.
 fn page(command: &Command) -> (String, String) {
     let man =
         Man::new(command.clone()).manual("Nicety").source(format!("nicety {}", env!("CARGO_PKG_VERSION")));
@@ -76,6 +77,7 @@ fn sections(text: &str) -> String {
     if is_fixed { out + ".fi\n" } else { out }
 }
 
+/// Whether a line of help is a heading: capital letters, up to any parenthesis.
 fn is_heading(line: &str) -> bool {
     let title = line.split('(').next().unwrap_or(line);
     line.starts_with(|c: char| c.is_ascii_uppercase()) && !title.contains(|c: char| c.is_ascii_lowercase())

@@ -167,6 +167,7 @@ fn link_options(own: &Path) -> Result<Vec<OsString>, Failure> {
     Ok(vec![joined_option("-L", Some(&library)), path, "-Wl,--enable-new-dtags".into(), name])
 }
 
+/// The failure for a file that was not installed with this program.
 fn missing_file(own: &Path, name: &str) -> Failure {
     Failure::run(format!(
         "{name} is not installed with this program in {}; build it with `cargo build --release -p abi-mpi`",
@@ -174,6 +175,7 @@ fn missing_file(own: &Path, name: &str) -> Failure {
     ))
 }
 
+/// An option and its path as one word.
 fn joined_option(option: &str, path: Option<&Path>) -> OsString {
     let mut word = OsString::from(option);
     word.push(path.unwrap_or(Path::new("")));

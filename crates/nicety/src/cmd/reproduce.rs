@@ -48,6 +48,7 @@ fn read_real(path: &Path) -> Result<Real, Failure> {
     Real::read(&text).map_err(|error| wrong(&error))
 }
 
+/// The files that options request.
 fn requested_outputs(args: &ReproduceArgs) -> Vec<Wanted<'_>> {
     [("--json", &args.json), ("--html", &args.html)]
         .into_iter()

@@ -106,7 +106,7 @@ fn dat_conf(ia: &str, device: &str, library: &Path) -> Result<String, Failure> {
         if text.is_empty() || text.contains(['"', '\n', '\\', '#']) || what != "device" && text.contains(' ')
         {
             return Err(Failure::usage(format!(
-                "a dat.conf cannot contain the {what} {text:?}; use one without blanks, quotes, \\ and #"
+                "a dat.conf cannot contain the {what} '{text}'; use one without blanks, quotes, \\ and #"
             )));
         }
     }

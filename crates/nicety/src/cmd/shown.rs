@@ -19,6 +19,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
+    /// The form that options request, or else the configuration.
     pub(crate) fn of(shown: &Shown, config: &Config) -> Self {
         match (shown, config.output) {
             (Shown { quiet: true, .. }, _) => Self::Value,

@@ -65,7 +65,7 @@ pub(super) fn processes(system: &System) -> Check {
 
 fn check_processes(user: Option<u64>, left: Option<u64>) -> Check {
     let id = "processes";
-    let said = match (user, left) {
+    let text = match (user, left) {
         (None, None) => "unlimited".to_owned(),
         (Some(user), None) => format!("{user} for this user"),
         (None, Some(left)) => format!("{left} more in the control group"),
@@ -73,11 +73,11 @@ fn check_processes(user: Option<u64>, left: Option<u64>) -> Check {
     };
     let least = user.into_iter().chain(left).min();
     if least.is_none_or(|n| n >= PROCESSES_WANTED) {
-        return Check::ok(id, said);
+        return Check::ok(id, text);
     }
     Check::warn(
         id,
-        said,
+        text,
         "Each launch starts two to eight processes, hotspot one per slave; threads of other programs count, too.",
         "ulimit -u unlimited, or pids.max of the control group (--pids-limit of a container)",
     )

@@ -29,6 +29,7 @@ pub(super) fn watch(system: &System, cores: &[usize], span: Duration) -> [Check;
     [check_load(&spent, &load_average_text(system)), check_stolen_time(&spent, &after)]
 }
 
+/// The ticks of each core since boot.
 fn read_ticks(system: &System, cores: &[usize]) -> Vec<Ticks> {
     let text = system.read("proc/stat").unwrap_or_default();
     let of = |core: &usize| {
@@ -45,6 +46,7 @@ fn parse(line: &str) -> Ticks {
     Ticks { all: fields.iter().sum(), idle: at(3) + at(4), stolen: at(7) }
 }
 
+/// The ticks from `a` to `b`.
 fn ticks_between(a: Ticks, b: Ticks) -> Ticks {
     Ticks { all: b.all - a.all, idle: b.idle - a.idle, stolen: b.stolen - a.stolen }
 }
@@ -56,6 +58,7 @@ fn load_average_text(system: &System) -> String {
     if numbers.len() == 3 { format!("; load average {}", numbers.join(", ")) } else { String::new() }
 }
 
+/// Whether enough cores are free of other programs.
 fn check_load(spent: &[Ticks], average: &str) -> Check {
     let share = |t: &Ticks| if t.all > 0.0 { (1.0 - t.idle / t.all).clamp(0.0, 1.0) } else { 0.0 };
     let busy: f64 = spent.iter().map(share).sum();
@@ -73,6 +76,7 @@ fn check_load(spent: &[Ticks], average: &str) -> Check {
     )
 }
 
+/// Whether the host of this virtual machine has taken processor time from it.
 fn check_stolen_time(spent: &[Ticks], since_boot: &[Ticks]) -> Check {
     let share = |ticks: &[Ticks]| {
         let sum = |part: fn(&Ticks) -> f64| ticks.iter().map(part).sum::<f64>();

@@ -32,22 +32,23 @@ fn suggest_quieter_cores(cores: &[usize]) -> String {
     }
 }
 
+/// Whether a program that only computes loses time to other activity.
 fn check_lost_time(found: &[(usize, NoiseSummary)], cores: &[usize]) -> Check {
     let id = "noise";
     let worst = found.iter().max_by(|(_, a), (_, b)| a.stolen.total_cmp(&b.stolen));
     let Some((core, noise)) = worst else { return Check::ok(id, "not measured: pinning fails on all cores") };
     let longest = found.iter().map(|(_, noise)| noise.detour_max_ns).fold(0.0, f64::max);
-    let said = format!(
+    let summary = format!(
         "{} of the time lost on core {core}, longest interruption {:.0} us",
         percent(noise.stolen),
         longest / 1e3
     );
     if noise.stolen <= LOST_TOLERATED && longest <= DETOUR_TOLERATED_NS {
-        return Check::ok(id, said);
+        return Check::ok(id, summary);
     }
     Check::warn(
         id,
-        said,
+        summary,
         "Other activity interrupted a program that only computes this long within a second, and so interrupts measurements.",
         format!(
             "stop other programs; keep interrupts and kernel threads off two cores (isolcpus, irqaffinity){}",
@@ -83,6 +84,7 @@ pub(super) struct ThrottleCounters {
 }
 
 impl ThrottleCounters {
+    /// Reads the counters.
     pub(super) fn read(system: &System, cores: &[usize]) -> Self {
         Self { hot: thermal_throttle_count(system, cores), held: quota_stop_us(system) }
     }

@@ -187,7 +187,7 @@ fn invalid_listen_address_is_refused() {
     let server = Server::start();
     nicety(["serve", "--listen", &server.addr]).is_error(1, "cannot listen");
     nicety(["serve", "--listen", "nowhere"])
-        .is_error(2, "--listen <ADDR[:PORT]>: \"nowhere\" is not an address");
+        .is_error(2, "--listen <ADDR[:PORT]>: 'nowhere' is not an address");
 }
 
 /// Goal: a server whose log cannot be written reports that once, continues, and ends with an error status.

@@ -49,17 +49,17 @@ fn help_for_a_command_is_its_long_help() {
     }
     let all = nicety(["help"]);
     assert!(all.status == Some(0) && all.out.contains("nicety help COMMAND"), "{all:?}");
-    nicety(["help", "doktor"]).is_error(2, "there is no command \"doktor\", did you mean 'doctor'?");
+    nicety(["help", "doktor"]).is_error(2, "there is no command 'doktor', did you mean 'doctor'?");
 }
 
 #[test]
 fn unknown_words_are_refused_in_one_line_with_a_suggestion() {
-    nicety(["doktor"]).is_error(2, "there is no command \"doktor\", did you mean 'doctor'?");
+    nicety(["doktor"]).is_error(2, "there is no command 'doktor', did you mean 'doctor'?");
     nicety(["doctor", "--jsn"]).is_error(2, "did you mean '--json'?");
     nicety(["compare"]).is_error(2, "<RUN.json>... is missing");
     nicety(["compare", "a", "b", "c"]).is_error(2, "see `nicety compare --help`");
     nicety(["completions", "fsh"]).is_error(2, "'fsh' is not a value of <SHELL>; there are: bash, zsh, fish");
-    nicety(["--wrong"]).is_error(2, "there is no option \"--wrong\"");
+    nicety(["--wrong"]).is_error(2, "there is no option '--wrong'");
 }
 
 /// Goal: errors of the command line are reported in this program's words. Method: mistakes of every kind that the parser
@@ -67,18 +67,18 @@ fn unknown_words_are_refused_in_one_line_with_a_suggestion() {
 #[test]
 fn parser_errors_are_reported_in_own_words() {
     let mistakes: &[(&[&str], &str)] = &[
-        (&["bench", "--launches", "x"], "\"x\" is not a whole number, or too large; write, for example, 10"),
-        (&["bench", "--launches", "-1"], "\"-1\" is not a whole number"),
+        (&["bench", "--launches", "x"], "'x' is not a whole number, or too large; write, for example, 10"),
+        (&["bench", "--launches", "-1"], "'-1' is not a whole number"),
         (&["bench", "--launches", "5000000000"], "too large"),
-        (&["bench", "--seed", "1.5"], "\"1.5\" is not a whole number"),
-        (&["bench", "-n", "many"], "\"many\" is not a whole number"),
-        (&["bench", "-D", "long"], "\"long\" is not a number of seconds"),
+        (&["bench", "--seed", "1.5"], "'1.5' is not a whole number"),
+        (&["bench", "-n", "many"], "'many' is not a whole number"),
+        (&["bench", "-D", "long"], "'long' is not a number of seconds"),
         (&["bench", "-D", "-1"], "budget"),
         (&["bench", "--size", "-8"], "--size"),
-        (&["bench", "-1"], "there is no option \"-1\" here"),
-        (&["doctor", "1"], "\"1\" is one argument too many"),
+        (&["bench", "-1"], "there is no option '-1' here"),
+        (&["doctor", "1"], "'1' is one argument too many"),
         (&["bench", "--set"], "needs a value"),
-        (&["bench", "--set", "window"], "\"window\" is not KEY=VALUE"),
+        (&["bench", "--set", "window"], "'window' is not KEY=VALUE"),
         (&["bench", "--full", "--line"], "cannot be combined with"),
         (&["bench", "--seed", "1", "--seed", "2"], "given twice"),
         (&["compare", "a", "b", "--threshold", "-5%"], "is not a share"),
@@ -130,9 +130,10 @@ fn missing_file_exits_with_2_for_every_option() {
 fn missing_program_is_status_127() {
     let library = std::env::current_exe().expect("this test");
     let library = library.to_str().expect("a name");
-    for arguments in
-        [&["run", "--", "/no/program"][..], &["run", "--dat", "--library", library, "--", "/no/program"]]
-    {
+    for arguments in [
+        &["run", "--library", library, "--", "/no/program"][..],
+        &["run", "--dat", "--library", library, "--", "/no/program"],
+    ] {
         let ended = nicety(arguments);
         assert_eq!((ended.status, ended.out.as_str()), (Some(127), ""), "{arguments:?}: {ended:?}");
         assert!(ended.err.starts_with("nicety: cannot start /no/program: "), "{arguments:?}: {ended:?}");

@@ -34,7 +34,7 @@ pub struct Profile {
 
 /// A text that is no profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no part of a profile")]
+#[error("'{0}' is no part of a profile")]
 pub struct NotAProfile(String);
 
 /// Maximum bytes of a note.

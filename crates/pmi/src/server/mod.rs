@@ -83,11 +83,11 @@ pub enum JobError {
     #[error("a job of {0} ranks: between 1 and {RANKS_MAX} can be served")]
     Ranks(usize),
     /// A name that clients could not read, or that is in use.
-    #[error("the job's name {0:?} is taken, or not of 1 to {max} visible ASCII characters", max = NAME_ROOM - 1)]
+    #[error("the job's name '{0}' is taken, or not of 1 to {max} visible ASCII characters", max = NAME_ROOM - 1)]
     Name(String),
     /// A key or value in [`Job::preput`] that is not a line of text.
     #[error(
-        "what is put for a job before it starts must be lines of text; the key {0:?} or its value is none"
+        "what is put for a job before it starts must be lines of text; the key '{0}' or its value is none"
     )]
     Preput(String),
 }

@@ -19,13 +19,13 @@ pub enum Violation {
     #[error(transparent)]
     Spawn(#[from] SpawnParseError),
     /// An unknown message.
-    #[error("it asks for {0:?}, which PMI 1.2 does not have")]
+    #[error("it asks for '{0}', which PMI 1.2 does not have")]
     Unknown(String),
     /// A message before `init`, a second `init`, or a message after `finalize`.
-    #[error("it says {0:?} where that cannot stand: init comes first and once, finalize last")]
+    #[error("it says '{0}' where that cannot stand: init comes first and once, finalize last")]
     Order(String),
     /// A request before the last was answered.
-    #[error("it says {0:?} before the answer to its last request")]
+    #[error("it says '{0}' before the answer to its last request")]
     OutOfTurn(String),
     /// More than [`UNREAD_MAX`].
     #[error("it leaves more than {UNREAD_MAX} answers unread")]
@@ -34,6 +34,6 @@ pub enum Violation {
     #[error("it waits in more than {BARRIERS_MAX} barriers at once")]
     TooManyBarriers,
     /// A group that is invalid, does not include the rank, or that the rank already waits for.
-    #[error("it cannot wait for the group {0:?}")]
+    #[error("it cannot wait for the group '{0}'")]
     Group(String),
 }

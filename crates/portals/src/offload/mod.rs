@@ -126,7 +126,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::pt_alloc`].
     pub fn pt_alloc(&mut self, options: PtOptions, index: Option<u32>) -> Result<u32> {
-        self.number(&Command::PtAlloc { options, index }).map(|index| index as u32)
+        self.call_for_number(&Command::PtAlloc { options, index }).map(|index| index as u32)
     }
 
     /// Enables or disables a portal table entry (`PtlPTEnable`, `PtlPTDisable`; Portals 4.3, section 3.7).
@@ -134,7 +134,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::pt_enable`].
     pub fn pt_enable(&mut self, index: u32, is_enabled: bool) -> Result<()> {
-        self.number(&Command::PtEnable { index, is_enabled }).map(drop)
+        self.call_for_number(&Command::PtEnable { index, is_enabled }).map(drop)
     }
 
     /// Frees a portal table entry (`PtlPTFree`; Portals 4.3, section 3.7).
@@ -142,7 +142,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::pt_free`].
     pub fn pt_free(&mut self, index: u32) -> Result<()> {
-        self.number(&Command::PtFree(index)).map(drop)
+        self.call_for_number(&Command::PtFree(index)).map(drop)
     }
 
     /// Appends an entry with memory in one piece (`PtlMEAppend`; Portals 4.3, section 3.12).
@@ -151,7 +151,8 @@ impl Offload {
     /// As [`crate::Engine::append`]; [`Error::ArgInvalid`] for memory in pieces.
     pub fn append(&mut self, place: ListId, entry: &Entry, user_ptr: u64) -> Result<EntryHandle> {
         let entry = Self::plain(entry)?;
-        self.number(&Command::Append { place, entry, user_ptr, seen: None }).map(EntryHandle::from_number)
+        self.call_for_number(&Command::Append { place, entry, user_ptr, seen: None })
+            .map(EntryHandle::from_number)
     }
 
     fn plain(entry: &Entry) -> Result<Entry> {
@@ -163,7 +164,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::unlink`].
     pub fn unlink(&mut self, entry: EntryHandle) -> Result<()> {
-        self.number(&Command::Unlink(entry)).map(drop)
+        self.call_for_number(&Command::Unlink(entry)).map(drop)
     }
 
     /// Binds memory in one piece (`PtlMDBind`; Portals 4.3, section 3.10).
@@ -192,7 +193,7 @@ impl Offload {
             return Err(Error::ArgInvalid);
         }
         let command = Command::Bind { addr: region.address(0), len: region.len(), options, counter };
-        self.number(&command).map(MdHandle::from_number)
+        self.call_for_number(&command).map(MdHandle::from_number)
     }
 
     /// Releases memory (`PtlMDRelease`; Portals 4.3, section 3.10).
@@ -200,7 +201,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::md_release`].
     pub fn md_release(&mut self, md: MdHandle) -> Result<()> {
-        self.number(&Command::Release(md)).map(drop)
+        self.call_for_number(&Command::Release(md)).map(drop)
     }
 
     /// Starts a put or a get (`PtlPut`, `PtlGet`; Portals 4.3, section 3.15).
@@ -222,7 +223,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::ct_alloc`].
     pub fn ct_alloc(&mut self) -> Result<CtHandle> {
-        self.number(&Command::CtAlloc).map(CtHandle::from_number)
+        self.call_for_number(&Command::CtAlloc).map(CtHandle::from_number)
     }
 
     /// Frees a counter (`PtlCTFree`; Portals 4.3, section 3.14).
@@ -230,7 +231,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::ct_free`].
     pub fn ct_free(&mut self, ct: CtHandle) -> Result<()> {
-        self.number(&Command::CtFree(ct)).map(drop)
+        self.call_for_number(&Command::CtFree(ct)).map(drop)
     }
 
     /// Cancels the pending triggered operations of a counter (`PtlCTCancelTriggered`; Portals 4.3, section 3.14).
@@ -238,7 +239,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::ct_cancel`].
     pub fn ct_cancel(&mut self, ct: CtHandle) -> Result<()> {
-        self.number(&Command::CtCancel(ct)).map(drop)
+        self.call_for_number(&Command::CtCancel(ct)).map(drop)
     }
 
     /// Sets a counter (`PtlCTSet`; Portals 4.3, section 3.14).
@@ -246,7 +247,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::ct_set`].
     pub fn ct_set(&mut self, ct: CtHandle, to: CtEvent) -> Result<()> {
-        self.number(&Command::CtSet(ct, to)).map(drop)
+        self.call_for_number(&Command::CtSet(ct, to)).map(drop)
     }
 
     /// Adds to a counter (`PtlCTInc`; Portals 4.3, section 3.14).
@@ -254,7 +255,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::ct_inc`].
     pub fn ct_inc(&mut self, ct: CtHandle, by: CtEvent) -> Result<()> {
-        self.number(&Command::CtInc(ct, by)).map(drop)
+        self.call_for_number(&Command::CtInc(ct, by)).map(drop)
     }
 
     /// A counter's value (`PtlCTGet`; Portals 4.3, section 3.14), read from memory; zero for a counter that was never
@@ -287,7 +288,8 @@ impl Offload {
     /// As [`crate::Engine::trigger`], and [`Offload::transfer`].
     pub fn trigger(&mut self, ct: CtHandle, threshold: u64, transfer: &Transfer) -> Result<()> {
         Self::check(transfer)?;
-        self.number(&Command::Trigger { ct, threshold, triggered: Triggered::Transfer(*transfer) }).map(drop)
+        self.call_for_number(&Command::Trigger { ct, threshold, triggered: Triggered::Transfer(*transfer) })
+            .map(drop)
     }
 
     /// Adds to `target` when the counter `trigger` reaches a threshold (`PtlTriggeredCTInc`; Portals 4.3, section 3.16).
@@ -302,7 +304,7 @@ impl Offload {
         increment: CtEvent,
     ) -> Result<()> {
         let triggered = Triggered::Inc(target, increment);
-        self.number(&Command::Trigger { ct: trigger, threshold, triggered }).map(drop)
+        self.call_for_number(&Command::Trigger { ct: trigger, threshold, triggered }).map(drop)
     }
 
     /// Sets `target` when the counter `trigger` reaches a threshold (`PtlTriggeredCTSet`; Portals 4.3, section 3.16).
@@ -317,7 +319,7 @@ impl Offload {
         value: CtEvent,
     ) -> Result<()> {
         let triggered = Triggered::Set(target, value);
-        self.number(&Command::Trigger { ct: trigger, threshold, triggered }).map(drop)
+        self.call_for_number(&Command::Trigger { ct: trigger, threshold, triggered }).map(drop)
     }
 
     /// Appends an entry when a counter reaches a threshold (`PtlTriggeredMEAppend`).
@@ -333,7 +335,7 @@ impl Offload {
         user_ptr: u64,
     ) -> Result<EntryHandle> {
         let triggered = Triggered::Append { place, entry: Self::plain(entry)?, user_ptr };
-        self.number(&Command::Trigger { ct, threshold, triggered }).map(EntryHandle::from_number)
+        self.call_for_number(&Command::Trigger { ct, threshold, triggered }).map(EntryHandle::from_number)
     }
 
     /// Unlinks an entry when a counter reaches a threshold (`PtlTriggeredMEUnlink`).
@@ -341,7 +343,8 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::trigger_unlink`].
     pub fn trigger_unlink(&mut self, ct: CtHandle, threshold: u64, entry: EntryHandle) -> Result<()> {
-        self.number(&Command::Trigger { ct, threshold, triggered: Triggered::Unlink(entry) }).map(drop)
+        self.call_for_number(&Command::Trigger { ct, threshold, triggered: Triggered::Unlink(entry) })
+            .map(drop)
     }
 
     /// Waits until all commands have been executed; a process that exits earlier cancels the rest.
@@ -403,11 +406,13 @@ impl Offload {
         Ok(record::reply(&bytes))
     }
 
+    /// As [`call`](Self::call); an error of the device is [`Error::ArgInvalid`].
     fn outcome(&mut self, command: &Command) -> Outcome {
         self.call(command).unwrap_or(Err(Error::ArgInvalid))
     }
 
-    fn number(&mut self, command: &Command) -> Result<u64> {
+    /// As [`outcome`](Self::outcome), for commands whose result is a number, such as that of a new object; [`Error::InUse`] without one.
+    fn call_for_number(&mut self, command: &Command) -> Result<u64> {
         self.outcome(command)?.ok_or(Error::InUse)
     }
 }

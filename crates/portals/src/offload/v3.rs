@@ -21,7 +21,7 @@ impl Offload {
     /// As [`Offload::append`].
     pub fn me_attach(&mut self, place: ListId, entry: &Entry) -> Result<Draft> {
         let entry = Entry { region: Region::new(0, 0), ..Self::plain(entry)? };
-        self.number(&Command::Draft { place, entry }).map(Draft)
+        self.call_for_number(&Command::Draft { place, entry }).map(Draft)
     }
 
     /// Assigns memory to an entry (`PtlMDAttach`).
@@ -31,7 +31,7 @@ impl Offload {
     pub fn md_attach(&mut self, draft: Draft, region: &Region, user_ptr: u64) -> Result<()> {
         let command =
             Command::Attach { draft: draft.0, addr: region.address(0), len: region.len(), user_ptr };
-        self.number(&command).map(drop)
+        self.call_for_number(&command).map(drop)
     }
 
     /// Activates an entry (`PtlMDUpdate`); returns `None` and does nothing if there are events that the

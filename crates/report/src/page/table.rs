@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use crate::names::run_label;
 use crate::number::{count, display_unit, percent, sig, size};
 use crate::plots::index_of;
-use crate::series::{alone, flags, interval, is_wide, precision, series, spread};
+use crate::series::{alone, bound, flags, interval, is_wide, precision, series, spread};
 use results::schema::{Measurement, Run};
 
 /// Run and result.
@@ -53,7 +53,8 @@ struct Columns {
     scale: f64,
     run: bool,
     device: bool,
-    floor: bool,
+    /// Name and explanation of the column of the machine's own limit, if a result has one.
+    bound: Option<(&'static str, &'static str)>,
     p99: bool,
 }
 
@@ -61,14 +62,17 @@ impl Columns {
     fn of(unit: &str, rows: &[Row<'_>], run: bool, device: bool) -> Self {
         let largest = rows.iter().map(|(_, r)| r.median).fold(0.0, f64::max);
         let (unit, scale) = display_unit(unit, largest);
-        let floor = rows.iter().any(|(_, r)| r.floor.is_some());
+        let bounded = rows.iter().find(|(_, r)| r.floor.is_some());
+        let bound =
+            bounded.map(|(_, r)| (bound(r), if r.higher_is_better() { "to ceiling" } else { "to floor" }));
         let p99 = rows.iter().any(|(_, r)| quantile(r, 0.99).is_some());
-        Self { unit, scale, run, device, floor, p99 }
+        Self { unit, scale, run, device, bound, p99 }
     }
 
     /// Name, unit, and whether it holds numbers.
     fn heads(&self) -> Vec<(&'static str, &str, bool)> {
         let unit = self.unit.as_str();
+        let (bound, to_bound) = self.bound.unwrap_or_default();
         let all = [
             (self.run, "run", "", false),
             (true, "measured", "", false),
@@ -77,8 +81,8 @@ impl Columns {
             (true, "size", "", true),
             (true, "median", unit, true),
             (true, "95 % interval", unit, true),
-            (self.floor, "floor", unit, true),
-            (self.floor, "ratio", "to floor", true),
+            (self.bound.is_some(), bound, unit, true),
+            (self.bound.is_some(), "ratio", to_bound, true),
             (self.p99, "p99", unit, true),
             (true, "n", "in launches", true),
             (true, "remarks", "", false),
@@ -152,7 +156,7 @@ fn row(run: usize, r: &Measurement, columns: &Columns, runs: &[Run]) -> Markup {
             td.number.(if wide { "missed" } else { "met" }) data-l="95 %" data-v=[interval(r).map(|ci| ci[0])] title=[r.ci95_reason.as_deref()] {
                 (spread(r, columns.scale))
             }
-            @if columns.floor { (floor(r, columns)) }
+            @if let Some((name, _)) = columns.bound { (floor(r, name, columns)) }
             @if columns.p99 { (number("p99", p99.map(|v| columns.scaled(v)), p99)) }
             (number("n", Some(samples(r)), Some(r.n as f64)))
             td { (remarks(r, &flags)) }
@@ -168,10 +172,11 @@ fn samples(r: &Measurement) -> String {
     }
 }
 
-fn floor(r: &Measurement, columns: &Columns) -> Markup {
+/// The cells of the floor, or ceiling, of this name and of the ratio to it.
+fn floor(r: &Measurement, name: &str, columns: &Columns) -> Markup {
     let floor = r.floor.as_ref();
     html! {
-        td.number data-l="floor" data-v=[floor.map(|f| f.value)] title=[floor.map(|f| f.what.as_str())] {
+        td.number data-l=(name) data-v=[floor.map(|f| f.value)] title=[floor.map(|f| f.what.as_str())] {
             (floor.map_or_else(|| ABSENT.to_owned(), |f| columns.scaled(f.value)))
         }
         (number("ratio", floor.map(|f| format!("{}×", sig(f.ratio, 3))), floor.map(|f| f.ratio)))
@@ -184,10 +189,10 @@ fn remarks(r: &Measurement, flags: &[&str]) -> String {
     let missed = match (p.missed, p.worst) {
         (0, _) => None,
         (n, Some(w)) if r.launches.len() > 1 => {
-            Some(format!("within launches not reached: {} ({n} of {})", percent(w), r.launches.len()))
+            Some(format!("imprecise in {n} of {} launches: up to {}", r.launches.len(), percent(w)))
         }
-        (_, Some(w)) => Some(format!("within launches not reached: {}", percent(w))),
-        (_, None) => Some("within launches not reached".to_owned()),
+        (_, Some(w)) => Some(format!("imprecise: {}", percent(w))),
+        (_, None) => Some("imprecise".to_owned()),
     };
     missed.into_iter().chain(by_kind(flags)).collect::<Vec<_>>().join(", ")
 }
@@ -227,8 +232,7 @@ mod tests {
             "1.20×",
             "4 KiB",
             "6,000 in 6",
-            "not reached: 3.1 % (1 of 6)",
-            "(1 of 6), context switches: up to 40, trend",
+            "imprecise in 1 of 6 launches: up to 3.1 %, context switches: up to 40, trend",
             "write (nic → host)",
             "data-doubtful",
         ] {
@@ -242,5 +246,16 @@ mod tests {
         let text = section(&[run(all)]).into_string();
         assert_eq!(text.matches("<table").count(), 2);
         assert!(text.contains("median <small>MB/s</small>"));
+    }
+
+    #[test]
+    fn column_of_a_bound_is_a_floor_for_times_and_a_ceiling_for_rates() {
+        for (experiment, name) in [("latency", "floor"), ("bandwidth", "ceiling")] {
+            let r = floored(point(experiment, "op=write", 8, 1.0), 1.0, "memcpy");
+            let text = section(&[run(vec![r])]).into_string();
+            for part in [format!("<small>to {name}</small>"), format!("data-l=\"{name}\"")] {
+                assert!(text.contains(&part), "no {part} in {text}");
+            }
+        }
     }
 }

@@ -39,6 +39,11 @@ pub(crate) struct Verdict {
     slack: f64,
 }
 
+/// Any difference suffices.
+pub(crate) const NO_MARGIN: f64 = 0.0;
+/// No deviation is tolerated.
+pub(crate) const NO_TOLERANCE: f64 = 0.0;
+
 impl Check {
     /// `a` is below `b` by a share of at least `margin`.
     pub(crate) fn below(what: impl Into<String>, a: Quantity, b: Quantity, margin: f64) -> Self {
@@ -102,6 +107,7 @@ impl Check {
 }
 
 impl Relation {
+    /// Whether `a` and `b` are related like this.
     fn verdict(self, what: &str, a: f64, b: f64) -> Verdict {
         let scale = b.abs().max(f64::MIN_POSITIVE);
         let (sign, slack) = match self {
@@ -122,6 +128,7 @@ impl Relation {
         }
     }
 
+    /// The margin or tolerance in words; empty if there is none.
     fn within(self) -> String {
         match self {
             Self::Below(0.0) | Self::Above(0.0) | Self::AtMost(0.0) => String::new(),
@@ -136,6 +143,7 @@ fn format_value(value: f64) -> String {
     sig(value, 4)
 }
 
+/// Whether points rise: see [`Check::Rising`].
 fn rising(what: &str, points: &[f64], tolerance: f64) -> Verdict {
     let shown: Vec<String> = points.iter().map(|v| sig(*v, 3)).collect();
     let steps = points.windows(2).map(|pair| (pair[1] - pair[0]) / pair[0].abs().max(f64::MIN_POSITIVE));
@@ -168,7 +176,7 @@ mod tests {
     use super::super::quantity::fakes::FakeSource;
     use super::*;
 
-    fn said(check: &Check) -> (bool, String) {
+    fn verdict_of(check: &Check) -> (bool, String) {
         let source = FakeSource(|_: &Probe| Err(NoValue::Failed("nothing is measured here".to_owned())));
         let verdict = check.verdict(&source).expect("a verdict");
         (verdict.holds, verdict.evidence)
@@ -181,7 +189,7 @@ mod tests {
     #[test]
     fn comparisons_have_margins() {
         let compare = |a: f64, relation, b: f64| {
-            said(&Check::Compare("x".to_owned(), number(a), relation, number(b))).0
+            verdict_of(&Check::Compare("x".to_owned(), number(a), relation, number(b))).0
         };
         assert!(compare(1.0, Relation::Below(0.0), 1.1) && !compare(1.0, Relation::Below(0.0), 1.0));
         assert!(!compare(1.0, Relation::Below(0.2), 1.1) && compare(1.0, Relation::Below(0.2), 1.3));
@@ -194,7 +202,7 @@ mod tests {
     #[test]
     fn a_rise_may_pause_but_not_fall() {
         let rises = |points: &[f64]| {
-            said(&Check::Rising("it".to_owned(), points.iter().map(|v| number(*v)).collect(), 0.01)).0
+            verdict_of(&Check::Rising("it".to_owned(), points.iter().map(|v| number(*v)).collect(), 0.01)).0
         };
         assert!(rises(&[1.0, 1.0, 2.0]) && rises(&[1.0, 0.995, 2.0]) && rises(&[-2.0, -1.0]));
         assert!(!rises(&[1.0, 0.9, 2.0]) && !rises(&[1.0, 1.0]));
@@ -206,9 +214,9 @@ mod tests {
         let far = Check::below("far", number(1.0), number(9.0), 0.0);
         let wrong = Check::below("wrong", number(2.0), number(1.0), 0.0);
         assert_eq!(
-            said(&Check::All(vec![far.clone(), near])),
+            verdict_of(&Check::All(vec![far.clone(), near])),
             (true, "all 2 comparisons hold, the closest: near: 1.000 < 1.100".to_owned())
         );
-        assert_eq!(said(&Check::All(vec![far, wrong])), (false, "wrong: 2.000 not < 1.000".to_owned()));
+        assert_eq!(verdict_of(&Check::All(vec![far, wrong])), (false, "wrong: 2.000 not < 1.000".to_owned()));
     }
 }

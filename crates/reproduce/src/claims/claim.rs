@@ -104,6 +104,7 @@ pub(crate) fn sizes(
 pub(crate) struct ClaimTable(pub(crate) Vec<Claim>);
 
 impl ClaimTable {
+    /// Adds a claim; `how` describes in words how it is computed.
     fn add(&mut self, rows: &'static [&'static str], how: impl Into<String>, answer: Answer) {
         self.0.push(Claim { rows, how: how.into(), answer });
     }

@@ -237,6 +237,7 @@ impl Quantity {
 }
 
 impl Operator {
+    /// The result for these operands.
     fn apply(self, parts: &[f64]) -> f64 {
         let all = || parts.iter().copied();
         let pair = |f: fn(f64, f64) -> f64| all().reduce(f).unwrap_or(f64::NAN);

@@ -21,7 +21,7 @@ pub(crate) const SWEEP: [u64; 8] = [64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 1
 /// Sizes searched for the peak bandwidth.
 pub(crate) const LARGE: [u64; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Sizes of a latency figure.
-pub(crate) const LATENCIES: [u64; 7] = [4, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
+pub(crate) const LATENCY_SIZES: [u64; 7] = [4, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 
 /// A card and how it is measured. The methods return quantities that are measured when rows are computed.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,7 @@ impl Setup {
         Self { tuning: Tuning { window, ..self.tuning }, ..self }
     }
 
+    /// The device with its options.
     fn device(self) -> String {
         match self.options {
             "" => self.card.to_owned(),
@@ -71,6 +72,7 @@ impl Setup {
         self.cell("bilat", &[("op", op), ("source", "host"), ("sink", "host")], size)
     }
 
+    /// A cell of a stream over one or more ports.
     fn stream(self, experiment: &str, op: &str, ends: Ends, ports: u32, size: u64) -> Quantity {
         let ports = ports.to_string();
         let mut factors = vec![("op", op), ("source", ends.0), ("sink", ends.1)];

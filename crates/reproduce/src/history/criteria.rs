@@ -46,10 +46,12 @@ pub struct CriterionChange {
     pub why: String,
 }
 
+/// The criteria as they were frozen.
 fn frozen_criteria() -> Vec<Criterion> {
     FROZEN.into_iter().flat_map(read).collect()
 }
 
+/// Reads a built-in table.
 fn read<T: for<'a> Deserialize<'a>>(text: &str) -> Vec<T> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     reader.deserialize().map(|line| line.expect("the built-in tables are valid")).collect()

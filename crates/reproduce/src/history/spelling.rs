@@ -22,6 +22,7 @@ impl Display for Probe {
 }
 
 impl Operator {
+    /// Its sign or name.
     fn name(self) -> &'static str {
         match self {
             Self::Sum => "+",

@@ -245,10 +245,10 @@ fn belongs_to(row: &Row, figure: &Figure) -> bool {
 }
 
 /// Whether a row's text names this figure: its number, the number without its letter, or with several letters.
-pub(crate) fn mentions_figure(said: &str, number: &str) -> bool {
+pub(crate) fn mentions_figure(row_text: &str, number: &str) -> bool {
     let (wanted, letter) = split_letters(number);
-    said.starts_with("Figure")
-        && said.split_whitespace().any(|word| {
+    row_text.starts_with("Figure")
+        && row_text.split_whitespace().any(|word| {
             let (found, letters) = split_letters(word.trim_end_matches(','));
             found == wanted && (letters.is_empty() || letters.split(',').any(|one| one == letter))
         })

@@ -86,6 +86,7 @@ pub(crate) fn tables(rows: &[Row]) -> Vec<PaperTable> {
         .collect()
 }
 
+/// The line of an operation; `None` if a row has no value.
 fn line((operation, ids): &Operation, rows: &[Row]) -> Option<TableLine> {
     let cell = |id: &Option<&str>| match id {
         None => Some(None),

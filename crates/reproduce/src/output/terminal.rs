@@ -102,6 +102,7 @@ fn experiment(out: &mut String, rows: &[&Row], width: usize, colour: bool) {
     out.push('\n');
 }
 
+/// The cells of a row.
 fn cells(row: &Row) -> Vec<Cell> {
     let verdict = match row.holds {
         Some(true) => "yes",
@@ -258,6 +259,7 @@ fn assumed(out: &mut String, all: &Reproduction, width: usize) {
     out.push('\n');
 }
 
+/// The contradictions between or within papers.
 fn contradictions(out: &mut String, all: &[Contradiction], width: usize) {
     if all.is_empty() {
         return;
@@ -269,6 +271,7 @@ fn contradictions(out: &mut String, all: &[Contradiction], width: usize) {
     out.push('\n');
 }
 
+/// The predictions with the largest errors.
 fn furthest(out: &mut String, rows: &[Row], width: usize) {
     let worst = worst(rows, WORST);
     if worst.is_empty() {

@@ -135,10 +135,12 @@ impl FigurePlan {
         Self { stacked: true, ..self.bars() }
     }
 
+    /// Sets both axes.
     pub(crate) fn axes(self, x: Axis, y: Axis) -> Self {
         Self { x, y, ..self }
     }
 
+    /// Adds a curve: a quantity at each of these positions.
     pub(crate) fn curve(
         mut self,
         label: impl Into<String>,
@@ -149,20 +151,20 @@ impl FigurePlan {
         self
     }
 
-    /// A row's value as a level of this curve.
-    pub(crate) fn level(mut self, curve: usize, id: &'static str) -> Self {
+    /// Marks a row's published value beside a curve, as a level without a position on the axis.
+    pub(crate) fn published_level(mut self, curve: usize, id: &'static str) -> Self {
         self.marks.push((id, MarkedValue::Value, curve, None));
         self
     }
 
-    /// Both ends of a row's range as levels of this curve.
-    pub(crate) fn band(mut self, curve: usize, id: &'static str) -> Self {
+    /// Marks both ends of a row's published range beside a curve, as levels without a position.
+    pub(crate) fn published_range(mut self, curve: usize, id: &'static str) -> Self {
         self.marks.extend([MarkedValue::Low, MarkedValue::High].map(|end| (id, end, curve, None)));
         self
     }
 
-    /// A row's value as a point.
-    pub(crate) fn point(mut self, curve: usize, id: &'static str, x: u64) -> Self {
+    /// Marks a row's published value beside a curve, at `x`.
+    pub(crate) fn published_point(mut self, curve: usize, id: &'static str, x: u64) -> Self {
         self.marks.push((id, MarkedValue::Value, curve, Some(x as f64)));
         self
     }

@@ -10,7 +10,7 @@ use super::published::{NICMEM, Published};
 use super::thesis;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{
-    Ends, HOST_HOST, HOST_NIC, HOST_PACK, LATENCIES, NIC_HOST, NIC_NIC, NIC_PACK, SWEEP, case, gather,
+    Ends, HOST_HOST, HOST_NIC, HOST_PACK, LATENCY_SIZES, NIC_HOST, NIC_NIC, NIC_PACK, SWEEP, case, gather,
 };
 
 /// The figures that belong to some rows.
@@ -40,19 +40,23 @@ fn nicmem_basic() -> Vec<FigurePlan> {
     let mut reduction = figure("3", "latency", "Latency that NIC memory saves").axes(BYTES, saved);
     let mut factor = figure("4", "latency", "Improvement of latency over host-to-host").axes(BYTES, gain);
     for ends in [NIC_NIC, NIC_HOST, HOST_NIC] {
-        reduction = reduction.curve(case(ends), LATENCIES, |n| at(HOST_HOST, n) - at(ends, n));
-        factor = factor.curve(case(ends), LATENCIES, |n| at(ends, n).below(at(HOST_HOST, n)));
+        reduction = reduction.curve(case(ends), LATENCY_SIZES, |n| at(HOST_HOST, n) - at(ends, n));
+        factor = factor.curve(case(ends), LATENCY_SIZES, |n| at(ends, n).below(at(HOST_HOST, n)));
     }
-    let copies =
-        copies.level(0, "NM-029").level(1, "NM-030").level(2, "NM-031").level(3, "NM-032").level(4, "NM-028");
-    vec![copies, reduction, factor.band(0, "NM-038").band(1, "NM-039")]
+    let copies = copies
+        .published_level(0, "NM-029")
+        .published_level(1, "NM-030")
+        .published_level(2, "NM-031")
+        .published_level(3, "NM-032")
+        .published_level(4, "NM-028");
+    vec![copies, reduction, factor.published_range(0, "NM-038").published_range(1, "NM-039")]
 }
 
 fn nicmem_streams() -> Vec<FigurePlan> {
     let figure = |number, experiment, title, of: fn(Ends, u64) -> Quantity, rows: [&'static str; 4]| {
         let mut plan = FigurePlan::new(NICMEM, number, experiment, title).axes(BYTES, MB);
         for (i, ends) in CASES.into_iter().enumerate() {
-            plan = plan.curve(case(ends), SWEEP, |n| of(ends, n)).level(i, rows[i]);
+            plan = plan.curve(case(ends), SWEEP, |n| of(ends, n)).published_level(i, rows[i]);
         }
         plan
     };

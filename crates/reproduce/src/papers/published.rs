@@ -74,6 +74,9 @@ pub const MULTIRAIL: &str = "multirail-udapl";
 /// Key of the paper about an accelerated Portals on SeaStar.
 pub const ACCEL: &str = "accel-portals";
 
+/// The keys of all papers, in the order in which they are shown.
+pub const PAPERS: [&str; 5] = [NICMEM, THESIS, IWARP, MULTIRAIL, ACCEL];
+
 /// The citation of a paper: authors, title, venue and year; its key if there is no such paper.
 pub(crate) fn citation(paper: &str) -> &str {
     match paper {
@@ -121,7 +124,7 @@ pub fn dataset() -> Vec<Published> {
 
 /// A selection that matches nothing, with the valid ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{asked:?} is {problem}; there is: {valid}")]
+#[error("'{asked}' is {problem}; there is: {valid}")]
 pub struct Unknown {
     asked: String,
     problem: String,
@@ -184,7 +187,7 @@ mod tests {
     fn five_papers_are_there_whole() {
         let rows = select(None).expect("all");
         let count = |paper| rows.iter().filter(|row| row.paper == paper).count();
-        let counts = [NICMEM, THESIS, IWARP, MULTIRAIL, ACCEL].map(count);
+        let counts = PAPERS.map(count);
         assert_eq!((counts, rows.len()), ([147, 250, 90, 144, 128], 759));
     }
 

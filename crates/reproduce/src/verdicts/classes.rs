@@ -165,7 +165,7 @@ mod tests {
     const CARD: &str = "model:mt23108-nicmem";
 
     fn machines() -> Machines {
-        let value = |key: &str, origin, said: &str| Value::new(key, 1.0, origin, said);
+        let value = |key: &str, origin, source_text: &str| Value::new(key, 1.0, origin, source_text);
         let values = vec![
             value("a.published", Origin::Published, "NM-002"),
             value("a.fitted", Origin::Fitted, "NM-030"),

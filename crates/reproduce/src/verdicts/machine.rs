@@ -36,7 +36,7 @@ pub struct Value {
     /// Its source.
     pub origin: Origin,
     /// The file's text about the source.
-    pub said: String,
+    pub source_text: String,
     /// The range in which an assumed value may be as well.
     pub range: Option<[f64; 2]>,
     /// Ids of all rows that the file names with it, as source or in its reason.
@@ -44,11 +44,11 @@ pub struct Value {
 }
 
 impl Value {
-    /// A value; `said` is the file's full text about its source, which is searched for rows.
+    /// A value; `source_text` is the file's full text about its source, which is searched for rows.
     #[must_use]
-    pub fn new(key: impl Into<String>, value: f64, origin: Origin, said: &str) -> Self {
-        let (said, rows) = (said.to_owned(), rows_in(said));
-        Self { key: key.into(), value, origin, said, range: None, rows }
+    pub fn new(key: impl Into<String>, value: f64, origin: Origin, source_text: &str) -> Self {
+        let (source_text, rows) = (source_text.to_owned(), rows_in(source_text));
+        Self { key: key.into(), value, origin, source_text, range: None, rows }
     }
 }
 
@@ -86,10 +86,10 @@ pub(crate) fn read_machine(card: &str, changes: &[(String, String)]) -> Result<M
         machine.set(key, value)?;
     }
     let value = |(file, now): (fabric::Parameter, fabric::Parameter)| {
-        let (origin, said) = origin_of(&file.source);
+        let (origin, source_text) = origin_of(&file.source);
         let amount = matches!(file.value, fabric::Value::Number(_)).then(|| file.value.number());
         let range = amount.and_then(|value| range(&file.source, value));
-        Value { range, ..Value::new(now.key.path(), now.value.number(), origin, &said) }
+        Value { range, ..Value::new(now.key.path(), now.value.number(), origin, &source_text) }
     };
     let values = file.parameters().into_iter().zip(machine.parameters()).map(value).collect();
     Ok(Machine { card: card.to_owned(), values })
@@ -204,8 +204,8 @@ fn rows_in(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn value(key: &str, origin: Origin, said: &str) -> Value {
-        Value::new(key, 2.0, origin, said)
+    fn value(key: &str, origin: Origin, source_text: &str) -> Value {
+        Value::new(key, 2.0, origin, source_text)
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
         let origins = |row| machines.naming(row).map(|(_, value)| value.origin).collect::<Vec<_>>();
         assert_eq!(origins("NM-001"), [Origin::Published, Origin::Fitted]);
         assert_eq!((origins("NM-003"), origins("NM-004")), (vec![Origin::Assumed], vec![]));
-        assert_eq!(machines.find("b", "x.z").map(|value| value.said.as_str()), Some("NM-003"));
+        assert_eq!(machines.find("b", "x.z").map(|value| value.source_text.as_str()), Some("NM-003"));
         assert!(machines.find("c", "x.y").is_none());
         assert_eq!(machines.value("b", "x.z"), Ok(2.0));
         assert!(machines.value("b", "q").is_err() && machines.value("c", "x.y").is_err());

@@ -101,6 +101,7 @@ impl Move {
         self.rows.iter().find(|(id, _)| id == row).map(|(_, effect)| *effect)
     }
 
+    /// From a line of the stored table.
     fn from_line(line: CsvLine) -> Self {
         let effect = |word: &str| {
             let (row, effect) = word.split_once('=')?;

@@ -45,6 +45,7 @@ pub const FITTED_SHARE: f64 = 0.2;
 /// A difference below this is that of floating point.
 const ROUNDING: f64 = 1e-9;
 
+/// Whether a number counts as near the published one.
 fn is_near(error: f64) -> bool {
     error <= NEAR + ROUNDING
 }
@@ -233,7 +234,7 @@ fn one_assumed(rows: &[Row], (card, value): (&str, &Value), moves: &Moves) -> Op
     let now = near(rows, None);
     let at_ends = || ends.iter().map(|end| near(rows, Some(end)));
     let near = [now, at_ends().fold(now, usize::min), at_ends().fold(now, usize::max)];
-    let (card, key, why) = (card.to_owned(), value.key.clone(), value.said.clone());
+    let (card, key, why) = (card.to_owned(), value.key.clone(), value.source_text.clone());
     Some(Assumed { card, key, value: value.value, range: value.range?, why, rows: moved, near })
 }
 

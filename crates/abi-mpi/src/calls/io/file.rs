@@ -151,7 +151,7 @@ fn representation(datarep: Text) -> Answer<Representation> {
     Representation::from_name(&name).or_else(own).ok_or_else(|| {
         Fault::new(
             c::MPI_ERR_UNSUPPORTED_DATAREP,
-            format!("datarep: there is no {name:?}; register it first"),
+            format!("datarep: there is no '{name}'; register it first"),
         )
     })
 }

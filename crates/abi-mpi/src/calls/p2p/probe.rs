@@ -26,6 +26,7 @@ pub(crate) fn iprobe(source: i32, tag: i32, comm: Comm, flag: Out<i32>, status: 
     found.map_or(Ok(()), |found| store_status(found, status, ErrhandlerOwner::Comm(comm)))
 }
 
+/// A handle for a matched message.
 fn new_message(message: Message) -> Answer<types::Message> {
     if message.is_no_proc() {
         return Ok(Handle::new(c::MPI_MESSAGE_NO_PROC));
@@ -77,6 +78,7 @@ fn take_message(place: Out<types::Message>) -> Answer<Message> {
     Ok(taken)
 }
 
+/// Whose error handler is called for errors of this message.
 fn owner_of(message: &Message) -> ErrhandlerOwner {
     message.comm().map_or(ErrhandlerOwner::Process, |comm| ErrhandlerOwner::Comm(comm_handle(comm.id())))
 }

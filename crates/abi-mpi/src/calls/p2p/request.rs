@@ -113,6 +113,7 @@ fn argument_error(argument: &'static str) -> impl Fn(mpi::Error) -> Fault {
 const ONE: &str = "request";
 const ARRAY: &str = "array_of_requests";
 
+/// The request of a handle.
 fn request_id(place: Out<types::Request>) -> RequestId {
     place.get().map_or(RequestId::NULL, id_of_handle)
 }
@@ -156,6 +157,7 @@ fn request_ids(count: i32, handle: impl Fn(usize) -> Option<types::Request>) -> 
     Ok(ids)
 }
 
+/// The requests of an array that the call also changes.
 fn request_ids_of_out(count: i32, array: Out<types::Request>) -> Answer<Vec<RequestId>> {
     request_ids(count, |at| array.element(at).get())
 }
@@ -370,6 +372,7 @@ pub(crate) fn request_get_status_all(
     Ok(())
 }
 
+/// The requests of an array that the call only reads.
 fn request_ids_of_in(count: i32, array: In<types::Request>) -> Answer<Vec<RequestId>> {
     let handles: Vec<types::Request> = match usize::try_from(count) {
         Ok(count) => array.items(count).into_iter().flatten().collect(),

@@ -23,39 +23,44 @@ enum Control {
     Algorithm(CollKind),
 }
 
+/// One of the library's [`Limits`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Limit {
     EagerMax,
-    BothSidesMin,
-    LineMax,
-    InlineMax,
+    BothSidesCopyMin,
+    CacheLineMessageMax,
+    InlineMessageMax,
     SlotBytes,
     Slots,
     RingBytes,
-    PartsMax,
-    SharedMax,
+    MessageInPartsMax,
+    SharedCollectiveMax,
 }
 
 /// Each limit with its name and description.
 const LIMITS: [(Limit, &str, &str); 9] = [
     (Limit::EagerMax, "eager_max", "bytes of the longest message that is sent eagerly"),
     (
-        Limit::BothSidesMin,
+        Limit::BothSidesCopyMin,
         "both_sides_min",
         "bytes of the shortest message that both sides copy where they can",
     ),
     (
-        Limit::LineMax,
+        Limit::CacheLineMessageMax,
         "line_max",
         "bytes of the longest message that is sent through a cache line that both processes write",
     ),
-    (Limit::InlineMax, "inline_max", "bytes of the longest message that is sent inline in a work request"),
+    (
+        Limit::InlineMessageMax,
+        "inline_max",
+        "bytes of the longest message that is sent inline in a work request",
+    ),
     (Limit::SlotBytes, "slot_bytes", "bytes of a slot"),
     (Limit::Slots, "slots", "slots of a connection in each direction"),
     (Limit::RingBytes, "ring_bytes", "bytes of the ring that a peer may store messages in"),
-    (Limit::PartsMax, "parts_max", "bytes of the longest message that comes in parts, or 0"),
+    (Limit::MessageInPartsMax, "parts_max", "bytes of the longest message that comes in parts, or 0"),
     (
-        Limit::SharedMax,
+        Limit::SharedCollectiveMax,
         "shared_max",
         "bytes that a member may give to a collective operation in shared memory",
     ),
@@ -72,6 +77,7 @@ pub(super) const COUNT: usize = LIMITS.len() + COSTS.len() + CollKind::ALL.len()
 /// The index of the first cost; algorithms follow the costs.
 pub(super) const COLLECTIVES: usize = LIMITS.len();
 
+/// All control variables, in the order of their indices.
 fn controls() -> Vec<Control> {
     let limits = LIMITS.iter().map(|(limit, ..)| Control::Limit(*limit));
     let costs = (0..COSTS.len()).map(Control::Cost);
@@ -84,6 +90,7 @@ fn algorithms(kind: CollKind) -> Vec<&'static str> {
 }
 
 impl Control {
+    /// Its name, which a tool asks for.
     fn name(self) -> String {
         match self {
             Self::Limit(limit) => LIMITS[limit as usize].1.to_owned(),
@@ -92,6 +99,7 @@ impl Control {
         }
     }
 
+    /// Its description for the tool's user.
     fn description(self) -> String {
         match self {
             Self::Limit(limit) => LIMITS[limit as usize].2.to_owned(),
@@ -102,6 +110,7 @@ impl Control {
         }
     }
 
+    /// The datatype of its value in the program's representation.
     fn datatype(self) -> usize {
         match self {
             Self::Limit(_) => c::MPI_UNSIGNED_LONG,
@@ -110,9 +119,10 @@ impl Control {
         }
     }
 
+    /// Whether it can be set, and at which processes it must have the same value.
     fn scope(self) -> i32 {
         match self {
-            Self::Limit(Limit::EagerMax | Limit::BothSidesMin) => c::MPI_T_SCOPE_LOCAL,
+            Self::Limit(Limit::EagerMax | Limit::BothSidesCopyMin) => c::MPI_T_SCOPE_LOCAL,
             Self::Algorithm(_) => c::MPI_T_SCOPE_ALL_EQ,
             _ => c::MPI_T_SCOPE_CONSTANT,
         }
@@ -140,10 +150,13 @@ impl Control {
         }
     }
 
+    /// Sets it to the value at an address of the program.
     fn write(self, value: Address) -> Answer {
         match self {
             Self::Limit(Limit::EagerMax) => map_error(process()?.set_eager_max(load_u64(value)?)),
-            Self::Limit(Limit::BothSidesMin) => map_error(process()?.set_both_sides_min(load_u64(value)?)),
+            Self::Limit(Limit::BothSidesCopyMin) => {
+                map_error(process()?.set_both_sides_copy_min(load_u64(value)?))
+            }
             Self::Algorithm(kind) => {
                 if state::is_initialized() {
                     return Err(tool_error(c::MPI_T_ERR_CVAR_SET_NOT_NOW));
@@ -164,29 +177,33 @@ impl Control {
 }
 
 impl Limit {
+    /// Its current value.
     fn value(self, limits: &Limits) -> u64 {
         match self {
             Self::EagerMax => limits.eager_max,
-            Self::BothSidesMin => limits.both_sides_min,
-            Self::LineMax => limits.line_max,
-            Self::InlineMax => limits.inline_max,
+            Self::BothSidesCopyMin => limits.both_sides_copy_min,
+            Self::CacheLineMessageMax => limits.cache_line_message_max,
+            Self::InlineMessageMax => limits.inline_message_max,
             Self::SlotBytes => limits.slot_bytes,
             Self::Slots => limits.slots,
             Self::RingBytes => limits.ring_bytes,
-            Self::PartsMax => limits.parts_max,
-            Self::SharedMax => limits.shared_max,
+            Self::MessageInPartsMax => limits.message_in_parts_max,
+            Self::SharedCollectiveMax => limits.shared_collective_max,
         }
     }
 }
 
+/// The process of the library; an error before `MPI_Init`.
 fn process() -> Answer<&'static Process> {
     state::process().map_err(|_| tool_error(c::MPI_T_ERR_NOT_ACCESSIBLE))
 }
 
+/// The result as the tool interface reports it.
 fn map_error(done: mpi::Result<()>) -> Answer {
     done.map_err(|_| tool_error(c::MPI_T_ERR_INVALID))
 }
 
+/// Reads bytes of the program; an error for NULL.
 fn load(from: Address, bytes: &mut [u8]) -> Answer {
     if from == Address(0) {
         return Err(tool_error(c::MPI_T_ERR_INVALID));
@@ -195,6 +212,7 @@ fn load(from: Address, bytes: &mut [u8]) -> Answer {
     Ok(())
 }
 
+/// Reads a number of the program.
 fn load_u64(from: Address) -> Answer<u64> {
     let mut bytes = [0; 8];
     load(from, &mut bytes)?;
@@ -255,6 +273,7 @@ pub(crate) fn t_cvar_handle_alloc(
     Ok(())
 }
 
+/// The variable of a handle.
 fn control(handle: Address) -> Answer<Control> {
     check_open()?;
     let at = handle.0.checked_sub(1).and_then(|at| controls().get(at).copied());
@@ -285,6 +304,7 @@ fn enum_handle(kind: CollKind) -> Address {
     Address(kind as usize + 1)
 }
 
+/// The kind of collective whose algorithms an enumeration lists.
 fn enum_kind(handle: Address) -> Answer<CollKind> {
     check_open()?;
     let kind = handle.0.checked_sub(1).and_then(|at| CollKind::ALL.get(at).copied());

@@ -72,6 +72,13 @@ struct Registrations {
     last: usize,
 }
 
+impl Registrations {
+    /// Whether any of them has a callback.
+    fn have_callback(&self) -> bool {
+        self.all.values().any(|registration| !registration.callbacks.is_empty())
+    }
+}
+
 static REGISTRATIONS: Mutex<Registrations> = Mutex::new(Registrations { all: BTreeMap::new(), last: 0 });
 
 /// A callback and its user data.
@@ -106,12 +113,14 @@ thread_local! {
 /// The handle of the instance that a thread is reporting.
 const INSTANCE: Address = Address(1);
 
+/// The event that a callback of this thread is being called for, by its instance handle.
 fn delivered_event(handle: Address) -> Answer<EventInstance> {
     check_open()?;
     let delivered = DELIVERED.with_borrow(|event| *event).filter(|_| handle == INSTANCE);
     delivered.ok_or_else(|| tool_error(c::MPI_T_ERR_INVALID_HANDLE))
 }
 
+/// Calls `act` with a registration, and adapts the recording of events to the result.
 fn with_registration<T>(handle: Address, act: impl FnOnce(&mut Registration) -> Answer<T>) -> Answer<T> {
     check_open()?;
     let mut registrations = lock(&REGISTRATIONS);
@@ -121,13 +130,12 @@ fn with_registration<T>(handle: Address, act: impl FnOnce(&mut Registration) -> 
     done
 }
 
-/// Enables event collection in calls while a callback is registered.
+/// Makes the process record events while a callback is registered, and only then: called after each change of the
+/// registrations. Before `MPI_Init` there is no process; [`record_registered_events`] does it then.
 fn update_recording(registrations: &Registrations) {
-    let wants = |registration: &Registration| !registration.callbacks.is_empty();
-    let is_wanted = registrations.all.values().any(wants);
-    if profile::set_events_enabled(is_wanted)
-        && let Ok(process) = state::process()
-    {
+    let is_wanted = registrations.have_callback();
+    let has_changed = profile::set_events_enabled(is_wanted);
+    if has_changed && let Ok(process) = state::process() {
         process.record_events(is_wanted);
     }
 }
@@ -135,7 +143,7 @@ fn update_recording(registrations: &Registrations) {
 /// Enables event collection after MPI was initialized, for callbacks registered before.
 pub(crate) fn record_registered_events() {
     let registrations = lock(&REGISTRATIONS);
-    if registrations.all.values().any(|registration| !registration.callbacks.is_empty())
+    if registrations.have_callback()
         && let Ok(process) = state::process()
     {
         process.record_events(true);

@@ -15,6 +15,7 @@ use crate::state::raise_thread_level;
 /// The number of initializations without a finalization.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 
+/// An error unless the tool interface is initialized.
 pub(super) fn check_open() -> Answer {
     if OPENED.load(Ordering::Relaxed) > 0 { Ok(()) } else { Err(tool_error(MPI_T_ERR_NOT_INITIALIZED)) }
 }

@@ -46,6 +46,7 @@ const GAUGES: [(&str, &str); Gauge::ALL.len()] = [
 pub(super) const PROTOCOLS: usize = Gauge::ALL.len();
 pub(super) const COUNT: usize = PROTOCOLS + 2 * Proto::ALL.len() + 2;
 
+/// All performance variables, in the order of their indices.
 fn variables() -> Vec<Variable> {
     let gauges = Gauge::ALL.into_iter().map(Variable::Gauge);
     let by = |make: fn(Proto) -> Variable| Proto::ALL.into_iter().map(make);
@@ -59,6 +60,7 @@ fn variable(proto: Proto) -> String {
 }
 
 impl Variable {
+    /// Its name, which a tool asks for.
     fn name(self) -> String {
         match self {
             Self::Gauge(gauge) => GAUGES[gauge as usize].0.to_owned(),
@@ -69,6 +71,7 @@ impl Variable {
         }
     }
 
+    /// Its description for the tool's user.
     fn description(self) -> String {
         match self {
             Self::Gauge(gauge) => GAUGES[gauge as usize].1.to_owned(),
@@ -79,6 +82,7 @@ impl Variable {
         }
     }
 
+    /// Its class in the standard.
     fn class(self) -> i32 {
         match self {
             Self::Gauge(Gauge::UnexpectedMost) => c::MPI_T_PVAR_CLASS_HIGHWATERMARK,
@@ -93,6 +97,7 @@ impl Variable {
         matches!(self.class(), c::MPI_T_PVAR_CLASS_COUNTER | c::MPI_T_PVAR_CLASS_AGGREGATE)
     }
 
+    /// Whether it counts for one communicator, in an element for each rank.
     fn is_per_comm(self) -> bool {
         matches!(self, Self::MessagesTo | Self::BytesTo)
     }
@@ -131,10 +136,12 @@ impl Handle {
         Self { variable, comm, counted: vec![0; len], since: None }
     }
 
+    /// The variable's current values.
     fn current(&self) -> Vec<u64> {
         self.variable.current(self.comm.as_ref())
     }
 
+    /// What a read returns: the count of a counter while the handle was started, or the current values.
     fn value(&self) -> Vec<u64> {
         if !self.variable.is_counter() {
             return self.current();
@@ -144,6 +151,7 @@ impl Handle {
         self.counted.iter().zip(more).map(|(counted, more)| counted.wrapping_add(more)).collect()
     }
 
+    /// Begins to count, unless it counts already.
     fn start(&mut self) -> Answer {
         if !self.variable.is_counter() {
             return Err(tool_error(c::MPI_T_ERR_PVAR_NO_STARTSTOP));
@@ -154,6 +162,7 @@ impl Handle {
         Ok(())
     }
 
+    /// Stops the counter and keeps its value; an error for variables that are no counters.
     fn stop(&mut self) -> Answer {
         if !self.variable.is_counter() {
             return Err(tool_error(c::MPI_T_ERR_PVAR_NO_STARTSTOP));
@@ -162,6 +171,7 @@ impl Handle {
         Ok(())
     }
 
+    /// Sets the count.
     fn set(&mut self, value: Vec<u64>) -> Answer {
         if !self.variable.is_counter() {
             return Err(tool_error(c::MPI_T_ERR_PVAR_NO_WRITE));
@@ -171,6 +181,7 @@ impl Handle {
         Ok(())
     }
 
+    /// Sets the count to zero.
     fn reset(&mut self) -> Answer {
         self.set(vec![0; self.counted.len()])
     }
@@ -188,11 +199,13 @@ struct Sessions {
 const FIRST: usize = c::MPI_T_PVAR_ALL_HANDLES;
 
 impl Sessions {
+    /// A number that no session or handle has had.
     fn new_number(&mut self) -> usize {
         self.last += 1;
         self.last
     }
 
+    /// The handles of a session.
     fn session(&mut self, session: Address) -> Answer<&mut BTreeMap<usize, Handle>> {
         self.open.get_mut(&session.0).ok_or_else(|| tool_error(c::MPI_T_ERR_INVALID_SESSION))
     }
@@ -335,6 +348,7 @@ pub(crate) fn t_pvar_reset(session: Address, handle: Address) -> Answer {
     with_handles(session, handle, Handle::reset)
 }
 
+/// Stores values in the program's memory.
 fn store(value: &[u64], buf: Address) -> Answer {
     if buf == Address(0) {
         return Err(tool_error(c::MPI_T_ERR_INVALID));

@@ -100,7 +100,7 @@ fn check_external32(datarep: Text) -> Answer {
     match datarep.get().as_deref() {
         Some("external32") => Ok(()),
         other => {
-            let text = format!("datarep: {:?} is not known; external32 is", other.unwrap_or_default());
+            let text = format!("datarep: '{}' is not known; external32 is", other.unwrap_or_default());
             Err(Fault::new(c::MPI_ERR_ARG, text))
         }
     }

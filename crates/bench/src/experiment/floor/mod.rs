@@ -116,15 +116,15 @@ fn shared_page(session: &mut Session<'_>) -> Result<Region, Fault> {
     const LEN: usize = 4096;
     let neighbour = session.neighbour()?;
     if session.is_client() {
-        let fd: i32 = session.hear()?;
+        let fd: i32 = session.receive_info()?;
         let page = Region::open(neighbour, fd, LEN).map_err(machine("cannot share memory with the peer"));
-        session.tell(&())?;
+        session.send_info(&())?;
         return page;
     }
     let page = Region::shared(LEN).map_err(machine("cannot make shared memory"))?;
     page.fill(0);
-    session.tell(&page.fd())?;
-    session.hear::<()>()?;
+    session.send_info(&page.fd())?;
+    session.receive_info::<()>()?;
     Ok(page)
 }
 
@@ -167,10 +167,10 @@ impl Side for Bounce {
             }
         }
         if self.client {
-            session.tell(&best.1)?;
+            session.send_info(&best.1)?;
             self.spacing = best.1;
         } else {
-            self.spacing = session.hear()?;
+            self.spacing = session.receive_info()?;
         }
         Ok(())
     }
@@ -336,10 +336,11 @@ fn vm_side(session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
     if !session.is_client() {
         // Present, so that the writer does not pay for its pages.
         memory.fill(1);
-        session.tell(&memory.addr())?;
+        session.send_info(&memory.addr())?;
         return Ok(Box::new(Target(memory)));
     }
-    let to = PeerMemory::new(neighbour, session.hear()?, len).map_err(machine("process_vm_writev"))?;
+    let to =
+        PeerMemory::new(neighbour, session.receive_info()?, len).map_err(machine("process_vm_writev"))?;
     // Whether the kernel allows it shows now, while the cell can still be left out.
     to.write_from(&memory, 1, 1).map_err(machine("process_vm_writev"))?;
     Ok(Box::new(Alone(Vm { from: memory, to, len }, true)))

@@ -27,7 +27,7 @@ const CHUNKS: [usize; 4] = [64 << 10, 128 << 10, 256 << 10, 1 << 20];
 /// A trial ends after this many bytes or calls, whichever comes first.
 const TRIAL_BYTES: usize = 2 << 20;
 const TRIAL_CALLS: usize = 1000;
-/// Trials of each way; the best counts.
+/// Trials of each method; the best counts.
 const TRIALS: u32 = 2;
 /// Bytes and messages of a burst.
 const BURST_BYTES: u64 = 4 << 20;
@@ -42,15 +42,15 @@ fn connections(session: &mut Session<'_>, buffers: &[usize]) -> Result<Vec<Tcp>,
         let addr = session.listen_addr(0)?;
         let listener = TcpListener::bind(addr).map_err(machine(NO))?;
         let nonces = nonces().map_err(machine(NO))?;
-        session.tell(&(listener.local_addr().map_err(machine(NO))?, nonces))?;
+        session.send_info(&(listener.local_addr().map_err(machine(NO))?, nonces))?;
         let deadline = session.deadline();
         let give_up = || deadline.is_some_and(|d| session.host.now() > d);
         let accept = |len: &usize| Tcp::accept(&listener, &nonces, *len, &give_up).map_err(machine(NO));
         return buffers.iter().map(accept).collect();
     }
-    let (mut addr, nonces): (SocketAddr, Nonces) = session.hear()?;
+    let (mut addr, nonces): (SocketAddr, Nonces) = session.receive_info()?;
     if addr.ip().is_unspecified() {
-        addr.set_ip(session.way(1)?.peer_ip());
+        addr.set_ip(session.control(1)?.peer_ip());
     }
     let own = session.device.attr().port_addrs.first().copied();
     let connect = |len: &usize| Tcp::connect(addr, own, &nonces, *len).map_err(machine(NO));
@@ -119,7 +119,7 @@ fn intact(bytes: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// One way to stream.
+/// A method to stream: which socket, how many bytes a call, and whether the sender sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Streaming {
     /// Index into [`BUFFERS`].
@@ -132,8 +132,8 @@ struct Streaming {
 /// Messages one way, or both ways simultaneously.
 pub(super) struct Streams {
     sockets: Vec<Tcp>,
-    ways: Vec<Streaming>,
-    way: Streaming,
+    methods: Vec<Streaming>,
+    method: Streaming,
     message: Vec<u8>,
     /// Gathered messages.
     out: Vec<u8>,
@@ -147,12 +147,12 @@ impl Streams {
     pub(super) fn new(session: &mut Session<'_>, both: bool) -> Result<Self, Fault> {
         let size = session.cell.length()? as usize;
         let sockets = connections(session, &BUFFERS)?;
-        let ways = ways(size, both);
-        let largest = ways.iter().map(|way| way.chunk).max().unwrap_or(0).max(size);
+        let methods = streaming_methods(size, both);
+        let largest = methods.iter().map(|method| method.chunk).max().unwrap_or(0).max(size);
         Ok(Self {
             sockets,
-            way: ways[0],
-            ways,
+            method: methods[0],
+            methods,
             message: vec![FILL; size],
             out: vec![FILL; largest],
             into: vec![FILL; largest],
@@ -164,7 +164,7 @@ impl Streams {
 
     /// Transfers `messages` messages.
     fn run(&mut self, messages: u64, limit: &Limit<'_, '_>) -> std::io::Result<()> {
-        let (mut left, most) = (messages as usize, (self.way.chunk / self.message.len()).max(1));
+        let (mut left, most) = (messages as usize, (self.method.chunk / self.message.len()).max(1));
         while left > 0 {
             let now = left.min(most);
             if self.both {
@@ -175,7 +175,7 @@ impl Streams {
             left -= now;
         }
         // A side that only sends does not know when everything has arrived.
-        let (socket, give_up) = (&self.sockets[self.way.socket], || limit.passed());
+        let (socket, give_up) = (&self.sockets[self.method.socket], || limit.passed());
         match (self.both, self.client) {
             (true, _) => Ok(()),
             (false, true) => socket.receive(&mut [0], 1, &give_up),
@@ -185,8 +185,8 @@ impl Streams {
 
     /// Sends or receives several messages per call.
     fn pass(&mut self, messages: usize, limit: &Limit<'_, '_>) -> std::io::Result<()> {
-        let (socket, give_up) = (&self.sockets[self.way.socket], || limit.passed());
-        let (size, chunk) = (self.message.len(), self.way.chunk);
+        let (socket, give_up) = (&self.sockets[self.method.socket], || limit.passed());
+        let (size, chunk) = (self.message.len(), self.method.chunk);
         match (self.client, messages) {
             (true, 1) => socket.send(&self.message, chunk, &give_up),
             (false, 1) => socket.receive(&mut self.message, chunk, &give_up),
@@ -204,22 +204,22 @@ impl Streams {
 
     /// Sends and receives several messages simultaneously.
     fn exchange(&mut self, messages: usize, limit: &Limit<'_, '_>) -> std::io::Result<()> {
-        let (socket, give_up) = (&self.sockets[self.way.socket], || limit.passed());
+        let (socket, give_up) = (&self.sockets[self.method.socket], || limit.passed());
         let (len, small) = (messages * self.message.len(), messages > 1);
         if small {
             gather(&self.message, &mut self.out[..len]);
         }
-        socket.exchange(&self.out[..len], &mut self.into[..len], self.way.chunk, &give_up)?;
+        socket.exchange(&self.out[..len], &mut self.into[..len], self.method.chunk, &give_up)?;
         if small {
             take_apart(&self.into[..len], &mut self.message);
         }
         Ok(())
     }
 
-    /// Uses a way from now on.
-    fn choose(&mut self, way: Streaming) -> Result<(), Fault> {
-        self.way = way;
-        self.sockets[way.socket].set_sleeping(way.sleeps).map_err(machine("a TCP socket"))
+    /// Uses a method from now on.
+    fn choose(&mut self, method: Streaming) -> Result<(), Fault> {
+        self.method = method;
+        self.sockets[method.socket].set_sleeping(method.sleeps).map_err(machine("a TCP socket"))
     }
 }
 
@@ -236,8 +236,8 @@ fn take_apart(from: &[u8], message: &mut [u8]) {
     }
 }
 
-/// The ways that are tried for messages of `size`; the first is a good guess.
-fn ways(size: usize, both: bool) -> Vec<Streaming> {
+/// The methods that are tried for messages of `size`; the first is a good guess.
+fn streaming_methods(size: usize, both: bool) -> Vec<Streaming> {
     // The size of chunks that divide a message matters little; larger batches do not fit the caches.
     let gathers = CHUNKS.iter().map(|chunk| chunk / size * size).filter(|chunk| *chunk > size).take(2);
     let divides = CHUNKS.into_iter().filter(|chunk| *chunk < size);
@@ -256,13 +256,13 @@ fn ways(size: usize, both: bool) -> Vec<Streaming> {
 }
 
 impl Side for Streams {
-    /// Finds the best way; both sides then use it.
+    /// Finds the best method; both sides then use it.
     fn warm(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let size = self.message.len();
-        let mut best: (f64, Streaming) = (f64::INFINITY, self.way);
-        for way in self.ways.clone() {
-            self.choose(way)?;
-            let bytes = TRIAL_BYTES.min(TRIAL_CALLS.saturating_mul(way.chunk));
+        let mut best: (f64, Streaming) = (f64::INFINITY, self.method);
+        for method in self.methods.clone() {
+            self.choose(method)?;
+            let bytes = TRIAL_BYTES.min(TRIAL_CALLS.saturating_mul(method.chunk));
             let messages = (bytes / size).max(1) as u64;
             for _ in 0..TRIALS {
                 let began = session.host.now();
@@ -270,20 +270,21 @@ impl Side for Streams {
                 self.run(messages, &limit).map_err(machine("the TCP stream"))?;
                 let each = (session.host.now() - began).as_ns_f64() / messages as f64;
                 if each < best.0 {
-                    best = (each, way);
+                    best = (each, method);
                 }
             }
         }
         // One side chooses for both.
-        let chosen = self.ways.iter().position(|way| *way == best.1).unwrap_or(0);
+        let chosen = self.methods.iter().position(|method| *method == best.1).unwrap_or(0);
         let chosen = if self.client {
-            session.tell(&chosen)?;
+            session.send_info(&chosen)?;
             chosen
         } else {
-            session.hear::<usize>()?
+            session.receive_info::<usize>()?
         };
-        let way = *self.ways.get(chosen).ok_or_else(|| Fault::Control("no such way to stream".into()))?;
-        self.choose(way)
+        let method =
+            *self.methods.get(chosen).ok_or_else(|| Fault::Control("no such way to stream".into()))?;
+        self.choose(method)
     }
 
     fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
@@ -303,16 +304,16 @@ impl Side for Streams {
     }
 
     fn note(&self) -> Option<String> {
-        let Streaming { socket, chunk, sleeps } = self.way;
+        let Streaming { socket, chunk, sleeps } = self.method;
         let gathered = match chunk / self.message.len() {
             0 | 1 => String::new(),
             n => format!(", {n} messages gathered"),
         };
         let how = if sleeps { "sleeping" } else { "spinning" };
         let [send, receive] = self.sockets[socket].buffers().unwrap_or_default();
-        let ways = self.ways.len();
+        let methods = self.methods.len();
         Some(format!(
-            "the best of {ways} ways: {chunk} bytes a call{gathered}, {how}, socket buffers of {send} and {receive} bytes"
+            "the best of {methods} ways: {chunk} bytes a call{gathered}, {how}, socket buffers of {send} and {receive} bytes"
         ))
     }
 }
@@ -324,7 +325,8 @@ mod tests {
     #[test]
     fn small_messages_may_be_gathered_and_large_ones_cut() {
         let chunks = |size: usize| {
-            let mut all: Vec<usize> = ways(size, false).iter().map(|way| way.chunk).collect();
+            let mut all: Vec<usize> =
+                streaming_methods(size, false).iter().map(|method| method.chunk).collect();
             all.dedup();
             all
         };
@@ -332,7 +334,7 @@ mod tests {
         assert_eq!(chunks(1000), [65_000, 131_000, 1000]);
         assert_eq!(chunks(64 << 10), [128 << 10, 256 << 10, 64 << 10]);
         assert_eq!(chunks(4 << 20), [64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20]);
-        assert!(ways(8, true).iter().all(|way| !way.sleeps));
+        assert!(streaming_methods(8, true).iter().all(|method| !method.sleeps));
     }
 
     #[test]

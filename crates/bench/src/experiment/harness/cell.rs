@@ -54,7 +54,8 @@ impl std::fmt::Display for Cell {
             Err(_) => value.to_owned(),
         };
         let factors: Vec<String> = self.variant.iter().map(factor).collect();
-        write!(f, "{} {} {} B", self.experiment, factors.join(" "), self.size)
+        let levels = factors.iter().fold(String::new(), |levels, level| levels + " " + level);
+        write!(f, "{}{levels} {} B", self.experiment, self.size)
     }
 }
 
@@ -69,6 +70,11 @@ pub enum Scale {
     Rate,
     /// The reading itself.
     Plain,
+}
+
+impl Scale {
+    /// Seconds per operation.
+    pub const SECONDS: Self = Self::Time(1e6);
 }
 
 /// The metric of an experiment.

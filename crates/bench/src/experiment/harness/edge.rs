@@ -36,12 +36,12 @@ pub(crate) fn carry<T: Serialize + DeserializeOwned>(
 ) -> Result<Option<T>, Fault> {
     let me = session.rank as usize;
     if let (true, Some(what)) = (me == from, what) {
-        session.tell_rank(to, what)?;
+        session.send_info_to(to, what)?;
     } else if me == to {
-        return Ok(Some(session.hear_rank(from)?));
+        return Ok(Some(session.receive_info_from(from)?));
     } else if session.is_client() {
-        let what: T = session.hear_rank(from)?;
-        session.tell_rank(to, &what)?;
+        let what: T = session.receive_info_from(from)?;
+        session.send_info_to(to, &what)?;
     }
     Ok(None)
 }
@@ -59,11 +59,11 @@ pub(crate) fn carry_place(
 
 /// A barrier of all ranks.
 pub(crate) fn meet(session: &mut Session<'_>) -> Result<(), Fault> {
-    let others = 1..=session.ways.len();
+    let others = 1..=session.controls.len();
     if session.is_client() {
-        others.clone().try_for_each(|rank| session.hear_rank(rank))?;
-        return others.into_iter().try_for_each(|rank| session.tell_rank(rank, &()));
+        others.clone().try_for_each(|rank| session.receive_info_from(rank))?;
+        return others.into_iter().try_for_each(|rank| session.send_info_to(rank, &()));
     }
-    session.tell(&())?;
-    session.hear()
+    session.send_info(&())?;
+    session.receive_info()
 }

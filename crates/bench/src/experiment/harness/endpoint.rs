@@ -160,7 +160,7 @@ pub(crate) fn join_all(session: &mut Session<'_>, links: &mut [Endpoint]) -> Res
     let Some(first) = links.first() else { return Ok(()) };
     let cm = first.cm.clone();
     if session.is_client() {
-        let addr = reachable(session.hear()?, 1, session)?;
+        let addr = reachable(session.receive_info()?, 1, session)?;
         for link in links {
             cm.connect(&link.qp, addr, &ConnParam::default())?;
             establish(session, &cm, &[], 1)?;
@@ -169,7 +169,7 @@ pub(crate) fn join_all(session: &mut Session<'_>, links: &mut [Endpoint]) -> Res
     }
     // The client is never more than one request ahead.
     let listener = cm.listen(session.listen_addr(0)?, links.len() as u32 + 1)?;
-    session.tell(&listener.addr())?;
+    session.send_info(&listener.addr())?;
     establish(session, &cm, &links.iter().map(|link| &link.qp).collect::<Vec<_>>(), links.len())?;
     links[0].listener = Some(listener);
     Ok(())
@@ -191,7 +191,7 @@ pub(crate) fn reachable(
     rank: usize,
     session: &mut Session<'_>,
 ) -> Result<SocketAddr, Fault> {
-    let peer = session.way(rank)?.peer_ip();
+    let peer = session.control(rank)?.peer_ip();
     Ok(if addr.ip().is_unspecified() { SocketAddr::new(peer, addr.port()) } else { addr })
 }
 
@@ -328,7 +328,7 @@ mod tests {
             device: &device,
             rails: &rails(),
             rank: 0,
-            ways: Vec::new(),
+            controls: Vec::new(),
             cell: &cell,
             settings: &settings,
             against: None,
@@ -357,7 +357,7 @@ mod tests {
                     device: &device,
                     rails: &rails(),
                     rank: 1,
-                    ways: Vec::new(),
+                    controls: Vec::new(),
                     cell: &cell,
                     settings: &settings,
                     against: None,

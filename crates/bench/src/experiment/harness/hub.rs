@@ -33,7 +33,7 @@ impl Hub {
     pub(crate) fn with_sinks(pd: &Pd, links: usize, sinks: Vec<Sge>) -> Result<Self, Fault> {
         let hub = Self { links: Endpoint::several(pd, DEPTH, links)?, sinks };
         for link in 0..hub.links.len() {
-            (0..DEPTH.recv).try_for_each(|_| hub.renew(link))?;
+            (0..DEPTH.recv).try_for_each(|_| hub.repost_receive(link))?;
         }
         Ok(hub)
     }
@@ -54,22 +54,22 @@ impl Hub {
     }
 
     /// Sends an empty message.
-    pub(crate) fn tell(&self, link: usize) -> Result<(), Fault> {
+    pub(crate) fn send_empty(&self, link: usize) -> Result<(), Fault> {
         self.post(link, SendOp::Send, &[])
     }
 
     /// Waits until `count` posted requests have completed.
-    pub(crate) fn done(&self, count: usize, deadline: Option<Time>) -> Result<(), Fault> {
+    pub(crate) fn wait_requests(&self, count: usize, deadline: Option<Time>) -> Result<(), Fault> {
         (0..count).try_for_each(|_| check(self.links[0].send_cq.wait(deadline)?, "a request").map(drop))
     }
 
-    /// Waits for a message and returns its link; the caller [renews](Self::renew) its receive off the critical path.
-    pub(crate) fn take(&self, deadline: Option<Time>) -> Result<usize, Fault> {
+    /// Waits for a message and returns its link. The caller [reposts](Self::repost_receive) its receive off the critical path.
+    pub(crate) fn wait_message(&self, deadline: Option<Time>) -> Result<usize, Fault> {
         Ok(check(self.links[0].recv_cq.wait(deadline)?, "a receive")?.wr_id as usize)
     }
 
-    /// Posts the receive again that a message has taken.
-    pub(crate) fn renew(&self, link: usize) -> Result<(), Fault> {
+    /// Posts a receive on a link, after a message has consumed one.
+    pub(crate) fn repost_receive(&self, link: usize) -> Result<(), Fault> {
         let sink = self.sinks.get(link).map_or(&[][..], std::slice::from_ref);
         Ok(self.links[link].qp.post_recv(&RecvWr::new(link as u64, sink))?)
     }
@@ -81,15 +81,15 @@ impl Hub {
         for _ in 0..TRIALS {
             let (began, deadline) = (session.host.now(), session.deadline());
             if first {
-                self.tell(link)?;
-                self.take(deadline)?;
+                self.send_empty(link)?;
+                self.wait_message(deadline)?;
                 round_trips.push(session.host.now() - began);
             } else {
-                self.take(deadline)?;
-                self.tell(link)?;
+                self.wait_message(deadline)?;
+                self.send_empty(link)?;
             }
-            self.renew(link)?;
-            self.done(1, deadline)?;
+            self.repost_receive(link)?;
+            self.wait_requests(1, deadline)?;
         }
         round_trips.sort_unstable();
         Ok(round_trips.get(TRIALS / 2).map_or(Span::ZERO, |median| *median / 2))

@@ -74,18 +74,18 @@ impl Round {
     }
 }
 
-/// The way to another rank. Used outside of timed regions only, so it may be slow.
+/// The control connection to another rank. Used outside of timed regions only, so it may be slow.
 pub trait Control {
     /// Sends a message to the other rank.
     ///
     /// # Errors
     /// [`Fault::Control`].
-    fn tell(&mut self, word: &Word) -> Result<(), Fault>;
+    fn send(&mut self, word: &Word) -> Result<(), Fault>;
     /// Waits for the next message of the other rank.
     ///
     /// # Errors
     /// [`Fault::Control`], also if nothing is received for too long.
-    fn hear(&mut self) -> Result<Word, Fault>;
+    fn receive(&mut self) -> Result<Word, Fault>;
     /// The other rank's name, if it has one.
     fn name(&self) -> Option<&str> {
         None
@@ -129,8 +129,8 @@ pub struct Session<'a> {
     pub rails: &'a Rails,
     /// 0 is the client, 1 the server, others are helpers.
     pub rank: u32,
-    /// The client's connections to ranks 1, 2, ...; the other ranks have only one, to the client.
-    pub ways: Vec<&'a mut dyn Control>,
+    /// The client's control connections to ranks 1, 2, ...; the other ranks have only one, to the client.
+    pub controls: Vec<&'a mut dyn Control>,
     /// The cell to measure.
     pub cell: &'a Cell,
     /// How.
@@ -184,57 +184,58 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`Fault::Control`].
-    pub fn tell<T: Serialize>(&mut self, what: &T) -> Result<(), Fault> {
-        self.tell_rank(1, what)
+    pub fn send_info<T: Serialize>(&mut self, what: &T) -> Result<(), Fault> {
+        self.send_info_to(1, what)
     }
 
     /// Receives the data that the other side sent.
     ///
     /// # Errors
     /// [`Fault::Peer`] when it failed instead, [`Fault::Control`].
-    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T, Fault> {
-        self.hear_rank(1)
+    pub fn receive_info<T: DeserializeOwned>(&mut self) -> Result<T, Fault> {
+        self.receive_info_from(1)
     }
 
-    /// As [`tell`](Self::tell) to rank 1, but to any rank. Ranks other than the client know only the client.
+    /// As [`send_info`](Self::send_info) to rank 1, but to any rank. Ranks other than the client know only the client.
     ///
     /// # Errors
-    /// As [`tell`](Self::tell).
-    pub fn tell_rank<T: Serialize>(&mut self, rank: usize, what: &T) -> Result<(), Fault> {
+    /// As [`send_info`](Self::send_info).
+    pub fn send_info_to<T: Serialize>(&mut self, rank: usize, what: &T) -> Result<(), Fault> {
         let body = serde_json::to_value(what).map_err(|e| Fault::Control(e.to_string()))?;
-        self.way(rank)?.tell(&Word::Info { body })
+        self.control(rank)?.send(&Word::Info { body })
     }
 
-    /// As [`hear`](Self::hear), from any rank.
+    /// As [`receive_info`](Self::receive_info), from any rank.
     ///
     /// # Errors
-    /// As [`hear`](Self::hear).
-    pub fn hear_rank<T: DeserializeOwned>(&mut self, rank: usize) -> Result<T, Fault> {
-        match self.way(rank)?.hear()? {
+    /// As [`receive_info`](Self::receive_info).
+    pub fn receive_info_from<T: DeserializeOwned>(&mut self, rank: usize) -> Result<T, Fault> {
+        match self.control(rank)?.receive()? {
             Word::Info { body } => {
                 self.begin();
                 serde_json::from_value(body).map_err(|e| Fault::Control(plain::line(&e.to_string())))
             }
             Word::Failed { why, local } => {
                 self.failed.push(self.index(rank));
-                Err(peer_failed(said_by(self.way(rank)?, why), local))
+                Err(peer_failed(with_peer_name(self.control(rank)?, why), local))
             }
             other => Err(Fault::Control(plain::line(&format!("{other:?} came out of turn")))),
         }
     }
 
+    /// The index of the control connection to a rank.
     fn index(&self, rank: usize) -> usize {
         if self.is_client() { rank.wrapping_sub(1) } else { 0 }
     }
 
-    /// The way to a rank.
+    /// The control connection to a rank.
     ///
     /// # Errors
     /// [`Fault::Meaningless`] when there is none.
-    pub fn way(&mut self, rank: usize) -> Result<&mut dyn Control, Fault> {
+    pub fn control(&mut self, rank: usize) -> Result<&mut dyn Control, Fault> {
         let index = self.index(rank);
-        match self.ways.get_mut(index) {
-            Some(way) => Ok(&mut **way),
+        match self.controls.get_mut(index) {
+            Some(control) => Ok(&mut **control),
             None => Err(Fault::Meaningless(format!("{} without a rank {rank}", self.cell.experiment))),
         }
     }
@@ -253,7 +254,7 @@ impl Session<'_> {
             device: self.device,
             rails: self.rails,
             rank: self.rank,
-            ways: self.ways.iter_mut().map(|way| &mut **way as &mut dyn Control).collect(),
+            controls: self.controls.iter_mut().map(|control| &mut **control as &mut dyn Control).collect(),
             cell,
             settings: self.settings,
             against: self.against,
@@ -280,7 +281,7 @@ impl Session<'_> {
             Some(ip) => *ip,
             None if port > 0 || !ports.is_empty() => return Err(self.lacks_port()),
             // A process alone reaches itself.
-            None => self.way(1).map_or(Ipv4Addr::LOCALHOST.into(), |way| way.local_ip()),
+            None => self.control(1).map_or(Ipv4Addr::LOCALHOST.into(), |control| control.local_ip()),
         };
         Ok(SocketAddr::new(ip, 0))
     }
@@ -299,6 +300,7 @@ impl Session<'_> {
         }
     }
 
+    /// The fault of a cell that needs more ports than the device has.
     fn lacks_port(&self) -> Fault {
         let what = match self.device.attr().ports {
             0 | 1 => "has one port",
@@ -312,15 +314,16 @@ impl Session<'_> {
     /// # Errors
     /// [`Fault::Machine`] when it runs elsewhere.
     pub fn neighbour(&mut self) -> Result<u32, Fault> {
-        self.way(1)?.neighbour().ok_or_else(|| Fault::Machine("the peer runs on another machine".into()))
+        self.control(1)?.neighbour().ok_or_else(|| Fault::Machine("the peer runs on another machine".into()))
     }
 }
 
 /// A peer's error text, preceded by its name, if it has one.
 #[must_use]
-pub fn said_by(way: &dyn Control, why: String) -> String {
+pub fn with_peer_name(control: &dyn Control, why: String) -> String {
     // A side that forwards another's error has already named it.
-    way.name()
+    control
+        .name()
         .filter(|name| !why.contains(*name))
         .map_or_else(|| why.clone(), |name| format!("{name}: {why}"))
 }

@@ -63,16 +63,19 @@ impl Calls {
         Ok(Self { call, client, data, control, source, sink, size, seed: session.settings.seed })
     }
 
-    fn say(&self, deadline: Option<Time>) -> Result<(), Fault> {
+    /// Sends an empty message on the control connection.
+    fn send(&self, deadline: Option<Time>) -> Result<(), Fault> {
         self.control.qp.post_send(&SendWr::new(0, SendOp::Send, &[]))?;
         self.control.sent(deadline, "a word").map(drop)
     }
 
-    fn hear(&self, deadline: Option<Time>) -> Result<(), Fault> {
+    /// Waits for such a message, and posts the receive again.
+    fn receive(&self, deadline: Option<Time>) -> Result<(), Fault> {
         self.control.received(deadline, "a word")?;
         Ok(self.control.qp.post_recv(&RecvWr::new(0, &[]))?)
     }
 
+    /// Posts receives for the measured messages.
     fn post_receives(&self, count: u64) -> Result<(), Fault> {
         self.data.post_receives(0, count as u32, &[self.sink.sge(0, self.size)])
     }
@@ -117,22 +120,22 @@ impl Calls {
         match self.call {
             Call::PollEmpty => timed(&|| self.look_in_vain(count)),
             Call::PostSend => {
-                self.hear(deadline)?;
+                self.receive(deadline)?;
                 let span = timed(&|| self.post_sends(count))?;
                 self.data.sent(deadline, "a message")?;
                 Ok(span)
             }
             Call::PostRecv => {
                 let span = timed(&|| self.post_receives(count))?;
-                self.say(deadline)?;
-                self.hear(deadline)?;
+                self.send(deadline)?;
+                self.receive(deadline)?;
                 self.take(count, deadline)?;
                 Ok(span)
             }
             Call::PollFull => {
                 self.post_receives(count)?;
-                self.say(deadline)?;
-                self.hear(deadline)?;
+                self.send(deadline)?;
+                self.receive(deadline)?;
                 timed(&|| self.take(count, deadline))
             }
         }
@@ -144,14 +147,14 @@ impl Calls {
             Call::PollEmpty => Ok(()),
             Call::PostSend => {
                 self.post_receives(count)?;
-                self.say(deadline)?;
+                self.send(deadline)?;
                 self.take(count, deadline)
             }
             Call::PostRecv | Call::PollFull => {
-                self.hear(deadline)?;
+                self.receive(deadline)?;
                 self.post_sends(count)?;
                 self.data.sent(deadline, "a message")?;
-                self.say(deadline)
+                self.send(deadline)
             }
         }
     }

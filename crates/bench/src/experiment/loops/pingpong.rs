@@ -323,9 +323,9 @@ impl PingPong {
             self.catch_up(turn, deadline)?;
         }
         if unordered && self.client {
-            self.late += session.hear::<u64>()?;
+            self.late += session.receive_info::<u64>()?;
         } else if unordered {
-            session.tell(&self.late)?;
+            session.send_info(&self.late)?;
         }
         verdict
     }
@@ -358,14 +358,14 @@ impl PingPong {
         for k in 0..CHECKED {
             let seed = self.pattern_seed(k, false);
             if self.client {
-                session.hear::<()>()?;
+                session.receive_info::<()>()?;
                 self.fetch(k, session.deadline())?;
                 verdict = verdict.and(pattern::compare(self.sink.buf(), 0, len, seed));
-                session.tell(&())?;
+                session.send_info(&())?;
             } else {
                 pattern::fill(self.source.buf(), 0, len, seed)?;
-                session.tell(&())?;
-                session.hear::<()>()?;
+                session.send_info(&())?;
+                session.receive_info::<()>()?;
             }
         }
         verdict
@@ -374,9 +374,9 @@ impl PingPong {
     /// Checks that every atomic operation has counted.
     fn verify_atomics(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         if !self.client {
-            return session.tell(&self.sink.buf().word(0)?.load(Ordering::Acquire));
+            return session.send_info(&self.sink.buf().word(0)?.load(Ordering::Acquire));
         }
-        let (found, done): (u64, u64) = (session.hear()?, self.turn);
+        let (found, done): (u64, u64) = (session.receive_info()?, self.turn);
         let old = self.source.buf().word(0)?.load(Ordering::Acquire);
         if found == done && old + 1 == done {
             return Ok(());

@@ -59,7 +59,7 @@ impl Crew {
     pub(super) fn fork(&mut self) {
         self.host.charge_fork();
         self.order += 1;
-        self.shared.tell(&self.host, &self.shared.order, self.order, &self.shared.wakeup);
+        self.shared.set_and_notify(&self.host, &self.shared.order, self.order, &self.shared.wakeup);
     }
 
     /// Waits until all have done it.
@@ -76,7 +76,7 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        self.shared.tell(&self.host, &self.shared.order, END, &self.shared.wakeup);
+        self.shared.set_and_notify(&self.host, &self.shared.order, END, &self.shared.wakeup);
         // Each ends its waits by its own deadline at the latest.
         self.tasks.drain(..).for_each(Task::join);
     }
@@ -84,7 +84,7 @@ impl Drop for Crew {
 
 impl Shared {
     /// Changes a word that other threads wait for. In virtual time they must not see it before the caller's clock.
-    fn tell(&self, host: &Host, word: &AtomicU64, value: u64, wakeup: &EventCount) {
+    fn set_and_notify(&self, host: &Host, word: &AtomicU64, value: u64, wakeup: &EventCount) {
         if !std::thread::panicking()
             && let Some(node) = host.node()
         {

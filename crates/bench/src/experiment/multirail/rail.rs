@@ -102,10 +102,10 @@ impl Rail {
     }
 
     fn reach(&self, session: &mut Session<'_>, connected: &Evd) -> Result<(), Fault> {
-        let point: Point = session.hear()?;
+        let point: Point = session.receive_info()?;
         let ip = match point.ip {
             Some(ip) => ip,
-            None => session.way(1)?.peer_ip(),
+            None => session.control(1)?.peer_ip(),
         };
         self.ep.connect(ip, point.qual, Some(self.patience), b"").map_err(fault("connecting"))?;
         self.established(connected)
@@ -119,7 +119,7 @@ impl Rail {
     ) -> Result<Psp, Fault> {
         let psp = Psp::create_any(ia, cr, false).map_err(fault("a service point"))?;
         let ip = ia.device().attr().port_addrs.first().copied();
-        session.tell(&Point { ip, qual: psp.conn_qual() })?;
+        session.send_info(&Point { ip, qual: psp.conn_qual() })?;
         let event = cr.wait(Some(self.patience), 1).map_err(fault("a connection request"))?.0;
         let Event::ConnectionRequest(request) = event else {
             return Err(Fault::Connection(format!("{event:?} instead of a request")));
@@ -141,11 +141,11 @@ impl Rail {
         let RemoteAddr { addr, rkey: context } = self.lmr.remote(size);
         let client = session.is_client();
         if client {
-            session.tell(&Sink { addr, context })?;
+            session.send_info(&Sink { addr, context })?;
         }
-        let theirs: Sink = session.hear()?;
+        let theirs: Sink = session.receive_info()?;
         if !client {
-            session.tell(&Sink { addr, context })?;
+            session.send_info(&Sink { addr, context })?;
         }
         self.remote = RemoteAddr { addr: theirs.addr, rkey: theirs.context }.offset(self.at);
         Ok(())
@@ -169,7 +169,7 @@ impl Rail {
     }
 
     /// Waits for a message of the peer.
-    pub(super) fn hear(&self) -> Result<(), Fault> {
+    pub(super) fn receive(&self) -> Result<(), Fault> {
         match self.received.wait(Some(self.patience), 1).map_err(fault("a message"))?.0 {
             Event::Dto(dto) if dto.status == DtoStatus::Success => Ok(()),
             other => Err(Fault::Connection(format!("{other:?} instead of a message"))),

@@ -151,7 +151,7 @@ fn work<R: std::ops::Deref<Target = Rail>>(host: &Host, rails: &[R], role: Role)
     let began = host.now();
     let each = |call: fn(&Rail) -> Result<(), Fault>| rails.iter().try_for_each(|rail| call(rail));
     if role == Role::Answer {
-        each(Rail::hear)?;
+        each(Rail::receive)?;
         // For the next operation, before the answer that starts it.
         each(Rail::expect)?;
         each(Rail::notify)?;
@@ -164,11 +164,11 @@ fn work<R: std::ops::Deref<Target = Rail>>(host: &Host, rails: &[R], role: Role)
     each(Rail::notify)?;
     each(Rail::expect)?;
     let waits = host.now();
-    each(Rail::hear)?;
+    each(Rail::receive)?;
     if role == Role::Exchange {
         each(Rail::notify)?;
         each(Rail::expect)?;
-        each(Rail::hear)?;
+        each(Rail::receive)?;
     }
     Ok(Parts { post: posted - began, wait: host.now() - waits })
 }

@@ -38,10 +38,10 @@ impl Begin {
         let mut all = mine;
         if session.is_client() {
             for rank in 1..ranks as usize {
-                all += session.hear_rank::<u32>(rank)?;
+                all += session.receive_info_from::<u32>(rank)?;
             }
         } else {
-            session.tell(&mine)?;
+            session.send_info(&mine)?;
         }
         Ok(Self { count: f64::from(all), _process: process })
     }

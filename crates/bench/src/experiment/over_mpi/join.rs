@@ -69,7 +69,8 @@ pub(super) fn join_by(session: &mut Session<'_>, ranks: u32, connect: Connect) -
 
 fn config(session: &Session<'_>) -> Result<Config, Fault> {
     let (device, variant) = (session.device, &session.cell.variant);
-    let address = session.ways.first().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |way| way.local_ip());
+    let address =
+        session.controls.first().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |control| control.local_ip());
     let port = |device: Device, fabric: &str| {
         let own = device.attr().port_addrs.first().copied();
         Port { device, address: own.unwrap_or(address), fabric: fabric.to_owned() }
@@ -163,14 +164,14 @@ pub(crate) fn leave_together(session: &mut Session<'_>, process: &Process) -> Re
 /// The notes of all ranks: the client collects them and hands them out.
 fn exchanged(session: &mut Session<'_>, own: Notes, ranks: usize) -> Result<Notes, Fault> {
     if !session.is_client() {
-        session.tell(&own)?;
-        return session.hear();
+        session.send_info(&own)?;
+        return session.receive_info();
     }
     let mut all = own;
     for rank in 1..ranks {
-        all.extend(session.hear_rank::<Notes>(rank)?);
+        all.extend(session.receive_info_from::<Notes>(rank)?);
     }
-    (1..ranks).try_for_each(|rank| session.tell_rank(rank, &all))?;
+    (1..ranks).try_for_each(|rank| session.send_info_to(rank, &all))?;
     Ok(all)
 }
 

@@ -60,9 +60,9 @@ impl Outside {
         let output = BufReader::new(output);
         let mut side =
             Self { child, input, output, host: session.host.clone(), messages, note: String::new() };
-        let said = side.line(session)?;
-        let Some(version) = said.strip_prefix("library ") else {
-            return Err(Fault::Control(plain::line(&format!("the measuring program said {said:?}"))));
+        let line = side.line(session)?;
+        let Some(version) = line.strip_prefix("library ") else {
+            return Err(Fault::Control(plain::line(&format!("the measuring program sent {line:?}"))));
         };
         side.note = plain::line(version);
         Ok(side)
@@ -128,7 +128,7 @@ impl Side for Outside {
         self.ask("verify")?;
         match self.line(session)?.as_str() {
             "right" => Ok(()),
-            said => Err(Fault::Corrupt(plain::line(&format!("the measuring program says {said:?}")))),
+            line => Err(Fault::Corrupt(plain::line(&format!("the measuring program sent {line:?}")))),
         }
     }
 

@@ -58,7 +58,7 @@ const COLLECTIVES: [Kind; 5] = [Kind::Barrier, Kind::Allreduce, Kind::Reduce, Ki
 
 /// The timed operation of an experiment.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+enum Workload {
     PingPong,
     Stream,
     Posting,
@@ -71,7 +71,7 @@ pub(super) struct OverPortals {
     name: &'static str,
     about: &'static str,
     explain: &'static str,
-    what: What,
+    workload: Workload,
     metric: Metric,
 }
 
@@ -80,7 +80,7 @@ pub(super) const LATENCY: OverPortals = OverPortals {
     name: "portals-latency",
     about: "one message over Portals at a time, matched by the NIC: half a round trip, and where it goes",
     explain: include_str!("../explain/portals-latency.md"),
-    what: What::PingPong,
+    workload: Workload::PingPong,
     metric: Metric {
         name: "one_way_latency",
         unit: "us",
@@ -94,7 +94,7 @@ pub(super) const BANDWIDTH: OverPortals = OverPortals {
     name: "portals-bandwidth",
     about: "windows of messages over Portals, matched by the NIC, each answered",
     explain: include_str!("../explain/portals-bandwidth.md"),
-    what: What::Stream,
+    workload: Workload::Stream,
     metric: Metric {
         name: "bandwidth",
         unit: "MB/s",
@@ -108,7 +108,7 @@ pub(super) const POST: OverPortals = OverPortals {
     name: "portals-post",
     about: "what posting a receive or a send over Portals takes, and how often it goes to the card",
     explain: include_str!("../explain/portals-post.md"),
-    what: What::Posting,
+    workload: Workload::Posting,
     metric: Metric {
         name: "time_per_call",
         unit: "us",
@@ -122,7 +122,7 @@ pub(super) const COLLECTIVE: OverPortals = OverPortals {
     name: "portals-collective",
     about: "collective operations over Portals, matched by the NIC, call behind call",
     explain: include_str!("../explain/portals-collective.md"),
-    what: What::Collective,
+    workload: Workload::Collective,
     metric: Metric {
         name: "time_per_call",
         unit: "us",
@@ -136,7 +136,7 @@ pub(super) const AVAILABILITY: OverPortals = OverPortals {
     name: "portals-availability",
     about: "messages over Portals to a process that computes: what it loses, by who matches them",
     explain: include_str!("../explain/portals-availability.md"),
-    what: What::Overlap,
+    workload: Workload::Overlap,
     metric: Metric {
         name: "compute_share",
         unit: "%",
@@ -189,26 +189,26 @@ impl Experiment for OverPortals {
 
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let quantity = |name: &str| variant(&[(factor::QUANTITY, name)]);
-        match self.what {
-            What::PingPong if quick => vec![quantity(TIME)],
-            What::PingPong => {
+        match self.workload {
+            Workload::PingPong if quick => vec![quantity(TIME)],
+            Workload::PingPong => {
                 let parts = [TIME, LIBRARY, INTERRUPTS].into_iter().chain(fabric::COMPONENTS);
-                let walks = ["10", "100"].map(|level| quantity(TIME).with(QUEUES.factor, level));
-                parts.map(quantity).chain(walks).collect()
+                let behind_queues = ["10", "100"].map(|level| quantity(TIME).with(QUEUES.factor, level));
+                parts.map(quantity).chain(behind_queues).collect()
             }
-            What::Stream => {
-                let one = |(name, flow)| {
+            Workload::Stream => {
+                let stream = |(name, flow)| {
                     let op = variant(&[(factor::OP, name)]);
                     if flow == Flow::Late { op.with(factor::QUANTITY, UNEXPECTED) } else { op }
                 };
-                STREAMS.map(one).into()
+                STREAMS.map(stream).into()
             }
-            What::Posting => {
-                let ways = POSTINGS.map(|(name, _)| variant(&[(factor::OP, name)]));
-                over(&ways, factor::QUANTITY, if quick { &[TIME] } else { &[TIME, ORDERS] })
+            Workload::Posting => {
+                let postings = POSTINGS.map(|(name, _)| variant(&[(factor::OP, name)]));
+                over(&postings, factor::QUANTITY, if quick { &[TIME] } else { &[TIME, ORDERS] })
             }
-            What::Overlap => [SHARE, LOST].map(quantity).into(),
-            What::Collective => {
+            Workload::Overlap => [SHARE, LOST].map(quantity).into(),
+            Workload::Collective => {
                 let kinds = COLLECTIVES.map(|kind| variant(&[(factor::OP, kind.name())]));
                 over(&kinds, RANKS.factor, if quick { &["16"] } else { &["4", "16", "64"] })
             }
@@ -216,23 +216,23 @@ impl Experiment for OverPortals {
     }
 
     fn usual_sizes(&self, _quick: bool) -> Option<&'static [u64]> {
-        match self.what {
-            What::Collective => Some(&[16]),
-            What::Posting => Some(&[1024]),
+        match self.workload {
+            Workload::Collective => Some(&[16]),
+            Workload::Posting => Some(&[1024]),
             _ => None,
         }
     }
 
     fn axes(&self) -> &'static [Axis] {
-        match self.what {
-            What::PingPong => &[QUEUES],
-            What::Collective => &[RANKS],
+        match self.workload {
+            Workload::PingPong => &[QUEUES],
+            Workload::Collective => &[RANKS],
             _ => &[],
         }
     }
 
     fn crowd(&self) -> Option<&'static Axis> {
-        (self.what == What::Collective).then_some(&RANKS)
+        (self.workload == Workload::Collective).then_some(&RANKS)
     }
 
     fn needs(&self, cell: &Cell, _settings: &Settings) -> Needs {
@@ -252,17 +252,19 @@ impl Experiment for OverPortals {
 
     fn metric(&self, variant: &Variant) -> Metric {
         let plain = |unit, about| Metric { unit, about, scale: Scale::Plain, ..self.metric };
-        match (self.what, variant.get(factor::QUANTITY).unwrap_or(TIME)) {
-            (What::Overlap, LOST) => {
+        match (self.workload, variant.get(factor::QUANTITY).unwrap_or(TIME)) {
+            (Workload::Overlap, LOST) => {
                 let metric = plain("us", "what a message takes from a process that computes when it comes");
                 Metric { name: "lost_per_message", ..metric }
             }
-            (What::PingPong, INTERRUPTS) => plain("1", "interrupts that a message waits for"),
-            (What::Stream, UNEXPECTED) => plain("1", "messages of a window that came before their receive"),
-            (What::Posting, ORDERS) => plain("1", "orders that go to whoever runs the program"),
-            (What::PingPong, TIME) => self.metric,
-            (What::PingPong, _) => Metric { scale: Scale::Time(1.0), ..self.metric },
-            (What::Stream, _) if variant.is(factor::OP, STREAMS[1].0) => {
+            (Workload::PingPong, INTERRUPTS) => plain("1", "interrupts that a message waits for"),
+            (Workload::Stream, UNEXPECTED) => {
+                plain("1", "messages of a window that came before their receive")
+            }
+            (Workload::Posting, ORDERS) => plain("1", "orders that go to whoever runs the program"),
+            (Workload::PingPong, TIME) => self.metric,
+            (Workload::PingPong, _) => Metric { scale: Scale::Time(1.0), ..self.metric },
+            (Workload::Stream, _) if variant.is(factor::OP, STREAMS[1].0) => {
                 Metric { scale: Scale::Bandwidth(2.0), ..self.metric }
             }
             _ => self.metric,
@@ -270,19 +272,19 @@ impl Experiment for OverPortals {
     }
 
     fn ranks(&self, variant: &Variant) -> u32 {
-        match self.what {
-            What::PingPong | What::Stream | What::Overlap => 2,
-            What::Posting => 1,
-            What::Collective => Self::job(variant),
+        match self.workload {
+            Workload::PingPong | Workload::Stream | Workload::Overlap => 2,
+            Workload::Posting => 1,
+            Workload::Collective => Self::job(variant),
         }
     }
 
     fn sampling(&self, variant: &Variant) -> Sampling {
-        match self.what {
+        match self.workload {
             // With hundreds of ranks one sample suffices.
-            What::Collective if Self::job(variant) > 256 => Sampling::ONCE,
-            What::Overlap => Sampling::ONCE,
-            What::Collective | What::Stream => Sampling::LONG,
+            Workload::Collective if Self::job(variant) > 256 => Sampling::ONCE,
+            Workload::Overlap => Sampling::ONCE,
+            Workload::Collective | Workload::Stream => Sampling::LONG,
             // Counts are per operation.
             _ if matches!(variant.get(factor::QUANTITY), Some(INTERRUPTS | ORDERS)) => Sampling::LONG,
             _ => Sampling::default(),
@@ -292,17 +294,17 @@ impl Experiment for OverPortals {
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
         self.possible(session.device)?;
         let cell = session.cell;
-        Ok(match self.what {
-            What::PingPong => {
+        Ok(match self.workload {
+            Workload::PingPong => {
                 let behind = if cell.variant.has(QUEUES.factor) { level(cell, &QUEUES)? } else { 0 };
                 let reading = Self::reading(cell)?;
                 Box::new(Pair::prepare(session, Flow::PingPong { behind }, reading)?)
             }
-            What::Stream => {
+            Workload::Stream => {
                 let flow = Self::chosen(cell, &STREAMS)?;
                 Box::new(Pair::prepare(session, flow, Self::reading(cell)?)?)
             }
-            What::Overlap => {
+            Workload::Overlap => {
                 let wanted = match cell.factor(factor::QUANTITY)? {
                     SHARE => Wanted::Share,
                     LOST => Wanted::Lost,
@@ -310,7 +312,7 @@ impl Experiment for OverPortals {
                 };
                 Box::new(Overlap::prepare(session, wanted)?)
             }
-            What::Posting => {
+            Workload::Posting => {
                 let how = Self::chosen(cell, &POSTINGS)?;
                 let reading = match cell.variant.get(factor::QUANTITY) {
                     Some(ORDERS) => posting::Reading::Orders,
@@ -318,7 +320,7 @@ impl Experiment for OverPortals {
                 };
                 Box::new(Posting::prepare(session, how, reading)?)
             }
-            What::Collective => {
+            Workload::Collective => {
                 let kinds = COLLECTIVES.map(|kind| (kind.name(), kind));
                 let (kind, ranks) = (Self::chosen(cell, &kinds)?, level(cell, &RANKS)?);
                 Box::new(Call::prepare(session, kind, ranks)?)

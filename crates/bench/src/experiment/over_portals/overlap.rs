@@ -99,7 +99,7 @@ impl Overlap {
 
     /// Measures windows with this much computation; the sender is informed first.
     fn time(&mut self, s: &mut Session<'_>, computing: Span) -> Result<Took, Fault> {
-        s.tell::<Task>(&Some(Turn { computing: computing.as_ps(), iterations: 1 + TOGETHER }))?;
+        s.send_info::<Task>(&Some(Turn { computing: computing.as_ps(), iterations: 1 + TOGETHER }))?;
         let (host, deadline) = (s.host.clone(), s.deadline());
         self.take(&host, computing, deadline)?;
         let (began, mut lost) = (host.now(), Span::ZERO);
@@ -111,7 +111,7 @@ impl Overlap {
     }
 
     fn follow(&mut self, s: &mut Session<'_>) -> Result<(), Fault> {
-        while let Some(Turn { iterations, .. }) = s.hear::<Task>()? {
+        while let Some(Turn { iterations, .. }) = s.receive_info::<Task>()? {
             s.go_on()?;
             let deadline = s.deadline();
             (0..iterations).try_for_each(|_| self.give(deadline))?;
@@ -123,7 +123,7 @@ impl Overlap {
         let alone = self.time(s, Span::ZERO)?.each;
         let computing = alone * LONG;
         let beside = self.time(s, computing)?;
-        s.tell::<Task>(&None)?;
+        s.send_info::<Task>(&None)?;
         let us = |span: Span| span.as_ps() as f64 / 1e6;
         let (own, lost) = (us(beside.each) - us(computing), us(beside.lost) / self.window as f64);
         self.note = Some(format!(

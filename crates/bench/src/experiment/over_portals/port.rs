@@ -197,10 +197,10 @@ impl Port {
 /// nodes.
 fn first_node(session: &mut Session<'_>, own: Process, ranks: u32) -> Result<u32, Fault> {
     if session.is_client() {
-        (1..ranks as usize).try_for_each(|rank| session.tell_rank(rank, &own.nid))?;
+        (1..ranks as usize).try_for_each(|rank| session.send_info_to(rank, &own.nid))?;
         return Ok(own.nid);
     }
-    let first: u32 = session.hear()?;
+    let first: u32 = session.receive_info()?;
     if first.checked_add(session.rank) != Some(own.nid) {
         return Err(Fault::Meaningless("a job on nodes that do not follow each other".into()));
     }

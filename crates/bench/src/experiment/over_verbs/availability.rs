@@ -170,7 +170,7 @@ impl Overlap {
     fn time(&mut self, s: &mut Session<'_>, compute_ps: u64) -> Result<f64, Fault> {
         self.compute = Span::from_ps(compute_ps);
         let iterations = 1 + TOGETHER * TIMES as u64;
-        s.tell::<Task>(&Some(Turn { computing: compute_ps, iterations }))?;
+        s.send_info::<Task>(&Some(Turn { computing: compute_ps, iterations }))?;
         self.run(s, 1)?;
         let mut times = [0.0; TIMES];
         for time in &mut times {
@@ -182,7 +182,7 @@ impl Overlap {
 
     /// Follows the client's instructions until it is done.
     fn follow(&mut self, s: &mut Session<'_>) -> Result<(), Fault> {
-        while let Some(Turn { computing, iterations }) = s.hear::<Task>()? {
+        while let Some(Turn { computing, iterations }) = s.receive_info::<Task>()? {
             s.go_on()?;
             self.compute = Span::from_ps(computing);
             self.run(s, iterations)?;
@@ -200,7 +200,7 @@ impl Overlap {
         let own = a?.min(b?);
         let knee = (alone - own).max(0.0);
         let there = self.time(s, knee as u64)?;
-        s.tell::<Task>(&None)?;
+        s.send_info::<Task>(&None)?;
         let rate = 2.0 * f64::from(MESSAGES) * f64::from(self.size) / alone * 1e6;
         self.note = Some(format!(
             "{rate:.0} MB/s without computing; the processor's own work {:.2} us of {:.2} us; at the knee {:.0} % of \
@@ -221,14 +221,14 @@ impl Side for Overlap {
         let Some(percent) = self.percent else { return Ok(()) };
         if !self.client {
             self.follow(session)?;
-            self.compute = Span::from_ps(session.hear::<Turn>()?.computing);
+            self.compute = Span::from_ps(session.receive_info::<Turn>()?.computing);
             return Ok(());
         }
         let alone = self.time(session, 0)?;
-        session.tell::<Task>(&None)?;
+        session.send_info::<Task>(&None)?;
         self.compute = Span::from_ps(alone as u64 * percent / 100);
         self.note = Some(format!("computes for {:.2} us", self.compute.as_ps() as f64 / 1e6));
-        session.tell(&Turn { computing: self.compute.as_ps(), iterations: 1 })
+        session.send_info(&Turn { computing: self.compute.as_ps(), iterations: 1 })
     }
 
     fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {

@@ -89,10 +89,10 @@ impl Experiment for Connect {
         let (pd, cm) = (session.device.alloc_pd()?, session.device.create_cm()?);
         let cq = session.device.create_cq(64 * MANY as u32)?;
         let end = if session.is_client() {
-            End::Active(reachable(session.hear()?, 1, session)?)
+            End::Active(reachable(session.receive_info()?, 1, session)?)
         } else {
             let listener = cm.listen(session.listen_addr(0)?, MANY as u32)?;
-            session.tell(&listener.addr())?;
+            session.send_info(&listener.addr())?;
             End::Passive(listener)
         };
         Ok(Box::new(Pair { step, pd, cm, cq, end }))

@@ -77,11 +77,11 @@ impl Crowd {
         } else {
             // The client is never more than one request ahead; the room costs nothing.
             let listener = cm.listen(session.listen_addr(0)?, self.count.saturating_add(1))?;
-            session.tell(&listener.addr())?;
+            session.send_info(&listener.addr())?;
             Some(listener)
         };
         let addr = match listener {
-            None => Some(reachable(session.hear()?, 1, session)?),
+            None => Some(reachable(session.receive_info()?, 1, session)?),
             Some(_) => None,
         };
         // The first connection pays for what all connections share.
@@ -132,10 +132,10 @@ impl Side for Crowd {
             s.go_on()?;
             let mine = self.grow(s)?;
             if s.is_client() {
-                let theirs: f64 = s.hear()?;
+                let theirs: f64 = s.receive_info()?;
                 readings.push(((mine + theirs) / f64::from(self.count)).max(0.0));
             } else {
-                s.tell(&mine)?;
+                s.send_info(&mine)?;
             }
         }
         Ok(())

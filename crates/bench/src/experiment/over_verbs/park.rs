@@ -84,7 +84,8 @@ struct Hop {
 }
 
 impl Hop {
-    fn pass(&mut self, deadline: Option<Time>) -> Result<(), Fault> {
+    /// Sends the token to the next process. One send in [`SIGNAL`] is signaled, and the one before it is waited for first.
+    fn send_token(&mut self, deadline: Option<Time>) -> Result<(), Fault> {
         self.sent += 1;
         let wr = SendWr::new(0, SendOp::Send, &self.sges);
         if !self.sent.is_multiple_of(SIGNAL) {
@@ -96,18 +97,20 @@ impl Hop {
         Ok(self.links[1].qp.post_send(&wr)?)
     }
 
-    fn take(&mut self, deadline: Option<Time>) -> Result<(), Fault> {
+    /// Waits for the token of the previous process, and reposts the receive.
+    fn receive_token(&mut self, deadline: Option<Time>) -> Result<(), Fault> {
         check(self.links[0].recv_cq.wait(deadline)?, "a token's receive")?;
         Ok(self.links[0].qp.post_recv(&RecvWr::new(0, &self.sges))?)
     }
 
+    /// Moves the token around once, as seen from this process.
     fn turn(&mut self, deadline: Option<Time>) -> Result<(), Fault> {
         if self.client {
-            self.pass(deadline)?;
-            self.take(deadline)
+            self.send_token(deadline)?;
+            self.receive_token(deadline)
         } else {
-            self.take(deadline)?;
-            self.pass(deadline)
+            self.receive_token(deadline)?;
+            self.send_token(deadline)
         }
     }
 }

@@ -251,13 +251,13 @@ impl Side for Fit {
 
     fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         if !self.client {
-            session.hear::<()>()?;
+            session.receive_info::<()>()?;
             return pattern::compare(self.sink.buf(), 0, 8, self.seed);
         }
         let last = self.pages - 1;
         pattern::fill(self.source.buf(), (last * PAGE) as usize, 8, self.seed)?;
         self.write(session, last)?;
-        session.tell(&())
+        session.send_info(&())
     }
 
     fn note(&self) -> Option<String> {

@@ -236,12 +236,13 @@ impl Crowd {
         check(self.send_cq.spin(deadline)?, "a request").map(drop)
     }
 
-    fn say(&self, deadline: Option<Time>) -> Result<(), Fault> {
+    /// Sends a message, and waits until it has been sent.
+    fn send(&self, deadline: Option<Time>) -> Result<(), Fault> {
         self.post(self.qp(), SendOp::Send, deadline)
     }
 
     /// Waits for a message, and posts the receive again.
-    fn hear(&self, deadline: Option<Time>) -> Result<Wc, Fault> {
+    fn receive(&self, deadline: Option<Time>) -> Result<Wc, Fault> {
         let wc = check(self.recv_cq.spin(deadline)?, "a message")?;
         self.renew()?;
         Ok(wc)
@@ -264,15 +265,15 @@ impl Crowd {
         &self,
         count: u64,
         deadline: Option<Time>,
-        hear: impl Fn(&Self) -> Result<(), Fault>,
+        receive: impl Fn(&Self) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         for _ in 0..count {
             if self.client {
-                self.say(deadline)?;
-                hear(self)?;
+                self.send(deadline)?;
+                receive(self)?;
             } else {
-                hear(self)?;
-                self.say(deadline)?;
+                receive(self)?;
+                self.send(deadline)?;
             }
         }
         Ok(())
@@ -282,14 +283,14 @@ impl Crowd {
     fn invalidate(&self, count: u64, deadline: Option<Time>) -> Result<(), Fault> {
         for _ in 0..count {
             if self.client {
-                let key = self.hear(deadline)?.imm;
+                let key = self.receive(deadline)?.imm;
                 let key = key.ok_or_else(|| Fault::Corrupt("a key came without itself".into()))?;
                 self.post(self.qp(), SendOp::SendInv(key), deadline)?;
                 continue;
             }
             let region = self.pd.reg_mr(self.mine.buf(), Access::ALL)?;
             self.post(self.qp(), SendOp::SendImm(region.rkey()), deadline)?;
-            if self.hear(deadline)?.invalidated != Some(region.rkey()) {
+            if self.receive(deadline)?.invalidated != Some(region.rkey()) {
                 return Err(Fault::Corrupt("a key was not invalidated".into()));
             }
         }
@@ -306,12 +307,12 @@ impl Crowd {
     ) -> Result<Span, Fault> {
         let began = s.host.now();
         if !self.client {
-            self.hear(deadline)?;
+            self.receive(deadline)?;
             return Ok(s.host.now() - began);
         }
         (0..count).try_for_each(|_| call())?;
         let spent = s.host.now() - began;
-        self.say(deadline)?;
+        self.send(deadline)?;
         Ok(spent)
     }
 
@@ -324,7 +325,7 @@ impl Crowd {
             for _ in 0..some {
                 match self.client {
                     true => check(self.recv_cq.spin(deadline)?, "a message").map(drop)?,
-                    false => self.say(deadline)?,
+                    false => self.send(deadline)?,
                 }
             }
         }
@@ -395,7 +396,7 @@ impl Crowd {
             }
             Op::Post => return self.posts(s, deadline, count),
             Op::Full => return self.all_at_once(s, deadline, count),
-            Op::Send => self.ping_pong(count, deadline, |side| side.hear(deadline).map(drop))?,
+            Op::Send => self.ping_pong(count, deadline, |side| side.receive(deadline).map(drop))?,
             Op::Event => self.ping_pong(count, deadline, |side| side.be_woken(deadline))?,
             Op::Invalidate => self.invalidate(count, deadline)?,
         }
@@ -406,7 +407,7 @@ impl Crowd {
 /// Connects all of a side's queue pairs, one after the other; the caller must keep the listener.
 fn connect(session: &mut Session<'_>, cm: &Cm, qps: &[Qp]) -> Result<Option<Listener>, Fault> {
     if session.is_client() {
-        let addr = reachable(session.hear()?, 1, session)?;
+        let addr = reachable(session.receive_info()?, 1, session)?;
         for qp in qps {
             cm.connect(qp, addr, &ConnParam::default())?;
             establish(session, cm, &[], 1)?;
@@ -415,7 +416,7 @@ fn connect(session: &mut Session<'_>, cm: &Cm, qps: &[Qp]) -> Result<Option<List
     }
     // The client is never more than one request ahead.
     let listener = cm.listen(session.listen_addr(0)?, 2)?;
-    session.tell(&listener.addr())?;
+    session.send_info(&listener.addr())?;
     establish(session, cm, &qps.iter().collect::<Vec<_>>(), qps.len())?;
     Ok(Some(listener))
 }
@@ -428,12 +429,12 @@ impl Side for Crowd {
     fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let deadline = session.deadline();
         if !self.client {
-            self.hear(deadline)?;
+            self.receive(deadline)?;
             return pattern::compare(self.mine.buf(), 0, SIZE as usize, self.seed);
         }
         pattern::fill(self.mine.buf(), 0, SIZE as usize, self.seed)?;
         self.post(self.qp(), SendOp::Write(self.theirs), deadline)?;
-        self.say(deadline)
+        self.send(deadline)
     }
 
     fn messages(&self) -> u64 {

@@ -250,6 +250,7 @@ impl Journal {
         Ok(found)
     }
 
+    /// Checks that the journal is of this machine and this build.
     fn check_head(&self, first: Option<&Line>) -> Result<(), JournalError> {
         let path = self.path.clone();
         let (kind, theirs) = match first {
@@ -363,20 +364,24 @@ impl<'a> Keeping<'a> {
         self.keys.iter().enumerate().filter_map(why).collect()
     }
 
+    /// Whether a cell was measured in a launch.
     pub(super) fn is_done(&self, index: usize, launch: u32) -> bool {
         self.done.contains(&(index, launch))
     }
 
+    /// Appends a measured cell.
     pub(super) fn measured(&mut self, index: usize, launch: u32, sample: &Sample) {
         let cell = self.keys[index].clone();
         self.journal.append(&Line::Measured { cell, launch, sample: Box::new(sample.clone()) });
     }
 
+    /// Appends that a cell cannot be measured.
     pub(super) fn cannot(&mut self, index: usize, why: &str) {
         let cell = self.keys[index].clone();
         self.journal.append(&Line::Never { cell, why: why.to_owned() });
     }
 
+    /// Waits until everything appended is on disk.
     pub(super) fn sync(&mut self) -> Result<(), JournalError> {
         self.journal.sync()
     }
@@ -434,6 +439,7 @@ fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// This machine and this build.
 fn who() -> Who {
     let environment = machine::environment(&[]);
     Who {

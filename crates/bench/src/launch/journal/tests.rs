@@ -150,6 +150,9 @@ fn another_machine_another_program_and_another_file_are_refused() {
     assert!(refused(&whole.replace(&who.program, "0123")).contains("the build of nicety 0123"));
     let why = refused(&whole.replace(&format!("\"cores\":{}", who.cores), "\"cores\":9999"));
     assert!(why.contains("usable cores 9999"), "{why}");
+    // A build with other names of fields.
+    let renamed = whole.replace(&who.program, "0123").replace("\"half_width_target\"", "\"target\"");
+    assert!(renamed.contains("\"target\"") && refused(&renamed).contains("the build of nicety 0123"));
     assert!(refused("Dear diary,\n").contains("no head"));
     assert!(refused("Dear diary").contains("no head"));
     assert!(refused(&whole.replace(KIND, "nicety-journal/9")).contains("nicety-journal/9"));

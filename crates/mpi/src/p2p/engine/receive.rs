@@ -28,13 +28,16 @@ const PORTALS_POLLS: u32 = 4;
 
 /// The result of [`Engine::receive_stored`].
 #[derive(Debug)]
-pub(crate) enum Stored {
+pub(crate) enum StoredReceive {
     /// The receive got its message.
     Received(Status),
-    /// The source has stored nothing so far. Holds its connection, unless the message would arrive by Portals.
-    Nothing(Option<usize>),
-    /// The message may arrive by another path.
-    Unknown,
+    /// The source has stored no message so far; a later poll may find one.
+    NotYet {
+        /// The number of the source's connection; `None` if the message would arrive by Portals.
+        connection: Option<usize>,
+    },
+    /// The message may arrive by another path, so the receive has to be posted.
+    MustPost,
 }
 
 /// A message that was taken out of matching for one receive (`MPI_Mprobe`).
@@ -150,39 +153,44 @@ impl Engine {
         Started::InProgress(key)
     }
 
-    /// Receives a message without posting a receive, as [`Engine::receive_stored`] does, and polls `polls` times.
+    /// Receives a message without posting a receive, as [`Engine::receive_stored`] does, and polls `polls` times. Returns `None`
+    /// if the receive got no message; the caller may poll again or post it.
     #[inline]
     pub(crate) fn poll_stored(&mut self, receive: &Receive, polls: u32) -> Option<Status> {
         if let Some(portals) = self.portals(receive.wanted.context) {
-            return portals.receive_stored(receive, polls).break_value().flatten();
+            return match portals.receive_stored(receive, polls) {
+                ControlFlow::Break(status) => status,
+                ControlFlow::Continue(()) => None,
+            };
         }
         let mut left = polls;
         loop {
-            let number = match self.receive_stored(receive) {
-                Stored::Received(status) => return Some(status),
-                Stored::Nothing(number) => number?,
-                Stored::Unknown => return None,
+            let connection = match self.receive_stored(receive) {
+                StoredReceive::Received(status) => return Some(status),
+                StoredReceive::NotYet { connection } => connection?,
+                StoredReceive::MustPost => return None,
             };
-            while !self.transport.has_stored(number) {
+            while !self.transport.has_stored(connection) {
                 left = left.checked_sub(1)?;
             }
         }
     }
 
     /// Receives a message without posting a receive, if no message or receive waits in its context and the message is the next
-    /// match that its source has stored; the source's earlier messages are matched as usual. Nothing else makes progress.
+    /// match that its source has stored: written into memory of this process, without a completion. The source's earlier messages
+    /// are matched as usual. Nothing else makes progress.
     #[inline]
-    pub(crate) fn receive_stored(&mut self, receive: &Receive) -> Stored {
+    pub(crate) fn receive_stored(&mut self, receive: &Receive) -> StoredReceive {
         let wanted = &receive.wanted;
         if let Some(portals) = self.portals(wanted.context) {
             return match portals.receive_stored(receive, PORTALS_POLLS) {
-                ControlFlow::Break(Some(status)) => Stored::Received(status),
-                ControlFlow::Break(None) => Stored::Unknown,
-                ControlFlow::Continue(()) => Stored::Nothing(None),
+                ControlFlow::Break(Some(status)) => StoredReceive::Received(status),
+                ControlFlow::Break(None) => StoredReceive::MustPost,
+                ControlFlow::Continue(()) => StoredReceive::NotYet { connection: None },
             };
         }
         let Some(number) = wanted.source.and_then(|source| self.transport.stored_by(source)) else {
-            return Stored::Unknown;
+            return StoredReceive::MustPost;
         };
         while self.matching.is_idle(wanted.context) {
             match self.transport.next(number) {
@@ -192,16 +200,16 @@ impl Engine {
                     if short.match_key.context == wanted.context && wanted.accepts(&envelope) {
                         let status = receive.store(&envelope, ArrivedData::Slot(buf, short.at, short.len));
                         self.transport.pass(number, &short);
-                        return Stored::Received(status);
+                        return StoredReceive::Received(status);
                     }
                     self.receive_short(number, &short);
                 }
                 Next::Other if self.receive_next_message(number) => {}
-                Next::Other => return Stored::Unknown,
-                Next::Nothing => return Stored::Nothing(Some(number)),
+                Next::Other => return StoredReceive::MustPost,
+                Next::Nothing => return StoredReceive::NotYet { connection: Some(number) },
             }
         }
-        Stored::Unknown
+        StoredReceive::MustPost
     }
 
     fn receive_unexpected(&mut self, receive: Receive, envelope: Envelope, body: UnexpectedBody) -> Started {

@@ -48,7 +48,7 @@ struct Outgoing {
     /// Keeps the data alive until the send completes.
     data: Option<Buffer>,
     /// The entry from which a receive may get the data.
-    opened: Option<EntryHandle>,
+    exposed: Option<EntryHandle>,
     /// The events still expected: the message has left; it was matched, and in which list; a receive has got the data.
     awaits_send: bool,
     awaits_ack: bool,
@@ -58,16 +58,17 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    fn new(to: u32, is_opened: bool) -> Self {
-        let (operation, data, opened, status) = (None, None, None, None);
+    /// A send that is about to be posted. If `is_exposed`, the receiver gets the data from this process, and its match is reported.
+    fn new(to: u32, is_exposed: bool) -> Self {
+        let (operation, data, exposed, status) = (None, None, None, None);
         Self {
             to,
             operation,
             data,
-            opened,
+            exposed,
             awaits_send: true,
-            awaits_ack: is_opened,
-            awaits_get: is_opened,
+            awaits_ack: is_exposed,
+            awaits_get: is_exposed,
             status,
         }
     }
@@ -202,7 +203,7 @@ impl Portals {
     ) -> Option<(i32, usize)> {
         match self.try_receive_put(wanted, into.addr_len(), polls) {
             TryRecv::Put(bits, len) => Some((bits::tag(bits), len as usize)),
-            TryRecv::Nothing | TryRecv::Other => None,
+            TryRecv::Nothing | TryRecv::NotApplicable => None,
         }
     }
 
@@ -220,13 +221,15 @@ impl Portals {
                 ControlFlow::Break(Some(receive.status(&Envelope { source, match_key }, len)))
             }
             TryRecv::Nothing => ControlFlow::Continue(()),
-            TryRecv::Other => ControlFlow::Break(None),
+            TryRecv::NotApplicable => ControlFlow::Break(None),
         }
     }
 
     #[inline]
     fn try_receive_put(&self, wanted: &MatchCriteria, (addr, len): (u64, u64), polls: u32) -> TryRecv {
-        let Some((match_bits, ignore_bits)) = bits::receive_bits_of(wanted) else { return TryRecv::Other };
+        let Some((match_bits, ignore_bits)) = bits::receive_bits_of(wanted) else {
+            return TryRecv::NotApplicable;
+        };
         let source = source_of(wanted);
         let options = ONE_MESSAGE | EntryOptions::NO_TRUNCATE;
         let entry =
@@ -250,32 +253,32 @@ impl Portals {
         let data = copy.as_ref().unwrap_or(buffer);
         let (addr, len) = data.contiguous_range().map_or((0, 0), |(addr, len)| (addr as u64, len as u64));
         let is_long = len > EAGER_MAX;
-        let is_opened = is_long || synchronous;
+        let is_exposed = is_long || synchronous;
         let target = Process::rank(to);
-        if !is_opened {
+        if !is_exposed {
             let local = MdAddr { md: self.silent, offset: addr };
             let put = transfer(Action::Put, len, (target, MESSAGES), IGNORED);
             if self.ni.try_put(&Transfer { put: Some(local), match_bits: bits, ..put }) {
                 return Ok(PortalsStarted::Completed(Status::empty()));
             }
         }
-        let key = self.sends.insert(Outgoing::new(to, is_opened));
+        let key = self.sends.insert(Outgoing::new(to, is_exposed));
         let number = key.number();
         let put = Transfer {
             put: Some(MdAddr { md: self.all, offset: addr }),
-            ack: if is_opened { AckReq::Full } else { AckReq::None },
+            ack: if is_exposed { AckReq::Full } else { AckReq::None },
             match_bits: if is_long { bits | LONG } else { bits },
-            hdr_data: if is_opened { number } else { IGNORED },
+            hdr_data: if is_exposed { number } else { IGNORED },
             ..transfer(Action::Put, len, (target, MESSAGES), number)
         };
-        let entry = is_opened.then(|| exposed_entry(Region::new(addr, len), number, target));
+        let entry = is_exposed.then(|| exposed_entry(Region::new(addr, len), number, target));
         let done = self.call(|engine| {
-            let opened = entry.map(|entry| engine.append(READ_LIST, entry, number)).transpose()?;
-            engine.transfer(&put).map(|()| opened)
+            let exposed = entry.map(|entry| engine.append(READ_LIST, entry, number)).transpose()?;
+            engine.transfer(&put).map(|()| exposed)
         });
         let Some(outgoing) = self.sends.get_mut(key) else { return Err(closed_error()) };
         match done {
-            Ok(opened) => outgoing.opened = opened,
+            Ok(exposed) => outgoing.exposed = exposed,
             Err(error) => {
                 self.sends.remove(key);
                 return Err(error);
@@ -458,7 +461,7 @@ impl Portals {
                 event.fail != Fail::Ok
             }),
             EventKind::Get => self.handle_send_event(key, |outgoing| {
-                (outgoing.awaits_get, outgoing.opened) = (false, None);
+                (outgoing.awaits_get, outgoing.exposed) = (false, None);
                 event.fail != Fail::Ok
             }),
             EventKind::Put => {
@@ -500,8 +503,8 @@ impl Portals {
         if awaits && !has_failed {
             return;
         }
-        let (to, operation, opened) = (outgoing.to, outgoing.operation, outgoing.opened.take());
-        if let Some(entry) = opened {
+        let (to, operation, exposed) = (outgoing.to, outgoing.operation, outgoing.exposed.take());
+        if let Some(entry) = exposed {
             // If a receive gets the data at this moment, the entry is unlinked by that.
             self.ni.with_engine(|engine| engine.unlink(entry).unwrap_or(()));
         }

@@ -39,10 +39,10 @@ pub(super) fn build(library: &Path) -> Result<Built, Failure> {
     let output = Command::new(&launcher).args(["mpicc", "-O2", "-o"]).args([&program, &source]).output();
     let output = output.map_err(here)?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().next().unwrap_or("the compiler printed nothing");
-        let said = said.strip_prefix("nicety: ").unwrap_or(said);
-        return Err(Failure::run(format!("the measuring program cannot be compiled: {said}")));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let first_line = stderr.lines().next().unwrap_or("the compiler printed nothing");
+        let reason = first_line.strip_prefix("nicety: ").unwrap_or(first_line);
+        return Err(Failure::run(format!("the measuring program cannot be compiled: {reason}")));
     }
     Ok(Built { against: Against { launcher, program, other: library }, _folder: folder })
 }

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use bench::launch::{self, Found, Journal, JournalError, WorkerCommand};
-use bench::plan::Time;
 use bench::planfile::{self, Part};
 use host::bounded;
 use report::number::plural;
@@ -48,7 +47,7 @@ pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
     let plans = || parts.iter().map(|part| &part.plan);
     let (journal, found) = Journal::open(&beside.journal(), &text, plans()).map_err(cannot)?;
     let all: u64 = plans().map(planned).sum();
-    said(&found, all).iter().for_each(remark);
+    remarks(&found, all).iter().for_each(remark);
     let signals = Signals::install()?;
     if found.kept as u64 != all {
         words::judge(plans().all(bench::plan::CheckedPlan::is_virtual));
@@ -74,7 +73,7 @@ fn planned(plan: &bench::plan::CheckedPlan) -> u64 {
 }
 
 /// Remarks about earlier runs of this plan.
-fn said(found: &Found, all: u64) -> Vec<String> {
+fn remarks(found: &Found, all: u64) -> Vec<String> {
     let mut lines = Vec::new();
     if found.torn > 0 {
         lines.push(
@@ -116,6 +115,7 @@ impl Beside {
         Self(if bare { plan.with_extension("") } else { plan.to_owned() })
     }
 
+    /// The path of the plan with this ending.
     fn with(&self, end: &str) -> PathBuf {
         let mut name = self.0.as_os_str().to_owned();
         name.push(".");
@@ -123,18 +123,22 @@ impl Beside {
         name.into()
     }
 
+    /// The journal's path.
     fn journal(&self) -> PathBuf {
         self.with("journal")
     }
 
+    /// The file of a part's results.
     fn results(&self, part: &Part) -> Target {
         Target::File(self.with(&format!("{}.json", part.name)))
     }
 
+    /// The page of all results.
     fn page(&self) -> Target {
         Target::File(self.with("html"))
     }
 
+    /// Checks that all these files can be written.
     fn check(&self, parts: &[Part]) -> Result<(), Failure> {
         let mut targets: Vec<Target> = parts.iter().map(|part| self.results(part)).collect();
         targets.push(self.page());
@@ -161,13 +165,14 @@ struct Survey<'a> {
 }
 
 impl Survey<'_> {
+    /// Measures the parts that have cells left.
     fn measure(&mut self, parts: &[Part]) -> Result<(), Failure> {
         let command = WorkerCommand::own().map_err(Failure::run)?;
         for (number, part) in parts.iter().enumerate() {
             remark(format_args!("part {} ({} of {})", part.name, number + 1, parts.len()));
             let display = Display::new(self.args.plain, &self.signals.stop).verbose(self.args.shown.verbose);
             let display = display.moved_to((!self.form.is_data()).then_some(Stream::Out));
-            let mut display = display.expecting(Time::of(&part.plan).seconds);
+            let mut display = display.expecting(&part.plan);
             let journal = Some(&mut self.journal);
             let measured =
                 launch::run_keeping(&command, &part.plan, journal, &mut display, &self.signals.stop);

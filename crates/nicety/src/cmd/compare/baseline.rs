@@ -25,6 +25,7 @@ pub(super) fn path(name: &str) -> Result<PathBuf, Failure> {
     Ok(all()?.join(format!("{name}.json")))
 }
 
+/// The folder of all baselines.
 fn all() -> Result<PathBuf, Failure> {
     let data = folder("XDG_DATA_HOME", ".local/share");
     let none =
@@ -49,6 +50,7 @@ pub(super) fn find(name: &str) -> Result<PathBuf, Failure> {
     )))
 }
 
+/// The names of the baselines in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(folder)
         .into_iter()

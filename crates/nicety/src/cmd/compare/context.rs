@@ -35,6 +35,7 @@ fn noise(which: &str, environment: &Environment, threshold: f64) -> Vec<String> 
         .collect()
 }
 
+/// How the machines of two runs differ.
 fn environments(old: &Environment, new: &Environment) -> Vec<String> {
     let optional = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
     let pairs = [
@@ -52,6 +53,7 @@ fn environments(old: &Environment, new: &Environment) -> Vec<String> {
     differ.map(|(what, a, b)| format!("the {what} differs: {a} against {b}")).collect()
 }
 
+/// The version of the program, with its commit.
 fn version(environment: &Environment) -> String {
     let commit = environment.commit.as_ref().map_or_else(String::new, |commit| format!(" ({commit})"));
     format!("{}{commit}", environment.nicety_version)
@@ -64,6 +66,7 @@ fn others(environment: &Environment) -> String {
     if all.is_empty() { "this host".to_owned() } else { all.join(", ") }
 }
 
+/// How the devices of two runs differ.
 fn devices(old: &Run, new: &Run) -> Option<String> {
     let of = |run: &Run| {
         let mut names: Vec<String> = run.results.iter().map(|r| r.device.clone()).collect();
@@ -75,6 +78,7 @@ fn devices(old: &Run, new: &Run) -> Option<String> {
     (a != b).then(|| format!("the devices differ: {} against {}", a.join(", "), b.join(", ")))
 }
 
+/// How the parameters of two runs differ.
 fn parameters(old: &Run, new: &Run) -> Vec<String> {
     let of = |run: &Run| -> BTreeMap<String, String> {
         run.parameters.iter().map(|p| (p.key.clone(), p.value.clone())).collect()

@@ -35,8 +35,8 @@ pub(super) fn document(compared: &Comparison, cautions: &[String], strict: bool)
             }
         };
     }
-    let said: Vec<String> = cautions.iter().map(|caution| escaped(caution)).collect();
-    text + &format!("    <system-err>{}</system-err>\n  </testsuite>\n</testsuites>\n", said.join("\n"))
+    let lines: Vec<String> = cautions.iter().map(|caution| escaped(caution)).collect();
+    text + &format!("    <system-err>{}</system-err>\n  </testsuite>\n</testsuites>\n", lines.join("\n"))
 }
 
 enum Outcome {
@@ -51,6 +51,7 @@ fn case(cell: &Cell) -> String {
     format!("<testcase classname=\"{}\" name=\"{}\"", escaped(&class), escaped(&name(cell)))
 }
 
+/// The outcome of a cell as a test case.
 fn outcome(cell: &CellComparison, strict: bool) -> Outcome {
     let found = found(cell);
     let unsure =

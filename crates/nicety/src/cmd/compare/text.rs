@@ -46,6 +46,7 @@ pub(super) fn render(compared: &Comparison, cautions: &[String], stream: Stream)
     out
 }
 
+/// The colour of a verdict.
 fn paint(verdict: Verdict) -> Paint {
     match verdict {
         Verdict::Worse => Paint::Bad,
@@ -55,6 +56,7 @@ fn paint(verdict: Verdict) -> Paint {
     }
 }
 
+/// The line of a cell.
 fn line(out: &mut String, cell: &CellComparison, colour: bool) {
     let verdict = paint(cell.verdict).on(&format!("{:<11}", cell.verdict.to_string()), colour);
     let (old, new) = (sig(cell.old, 4), sig(cell.new, 4));
@@ -87,6 +89,7 @@ fn reasons(out: &mut String, compared: &Comparison, width: usize) {
     }
 }
 
+/// The number of cells with each verdict.
 fn summary(out: &mut String, compared: &Comparison, width: usize, colour: bool) {
     let count = |v: &Verdict| (*v, compared.count(*v));
     let found: Vec<String> = VERDICTS

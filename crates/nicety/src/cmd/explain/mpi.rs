@@ -100,20 +100,21 @@ impl Document {
         })
     }
 
+    /// The text for a terminal.
     fn text(&self, width: usize, colour: bool) -> String {
         let Self { ranks, messages, costs, collectives, .. } = self;
         let strong = |text: String| Paint::Strong.on(&text, colour) + "\n";
         let mut out = String::new();
         let mut device = "";
-        for way in messages {
-            if std::mem::replace(&mut device, &way.device) != way.device {
+        for band in messages {
+            if std::mem::replace(&mut device, &band.device) != band.device {
                 out += &strong(format!("Messages on {device}, in a job of {ranks}"));
             }
             let head = format!(
                 "  from {:>8} B  {:<14}  trips {}, copies {}  ",
-                way.from_bytes, way.protocol, way.trips, way.copies
+                band.from_bytes, band.protocol, band.trips, band.copies
             );
-            out += &format!("{head}{}\n", wrap(&way.why, head.len(), width));
+            out += &format!("{head}{}\n", wrap(&band.why, head.len(), width));
         }
         out += &strong(format!("\nCollectives of {ranks} ranks on {}", costs.device));
         let assumed = format!(
@@ -222,14 +223,14 @@ mod tests {
         };
         assert_ne!(named(&near), named(&far));
         let limits =
-            |document: &Document| document.messages.iter().map(|way| way.from_bytes).collect::<Vec<_>>();
+            |document: &Document| document.messages.iter().map(|band| band.from_bytes).collect::<Vec<_>>();
         assert_ne!(limits(&near), limits(&of("shm", 2000)));
     }
 
     #[test]
     fn a_pair_takes_the_first_of_several_devices_and_collectives_go_by_the_last() {
         let both = Document::new("shm+iwarp", 4).expect("they open");
-        let devices: Vec<&str> = both.messages.iter().map(|way| way.device.as_str()).collect();
+        let devices: Vec<&str> = both.messages.iter().map(|band| band.device.as_str()).collect();
         assert!(devices.contains(&"shm") && devices.contains(&"iwarp") && both.costs.device == "iwarp");
         assert!(Document::new("nonsense", 4).is_err());
     }

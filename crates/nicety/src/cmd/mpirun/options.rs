@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use launcher::{Hosts, MpiLibrary, Options, Program, Reach};
+use launcher::{Connector, Hosts, MpiLibrary, Options, Program};
 
 use super::command_line;
 use crate::args::{MpirunArgs, ProgramArgs};
@@ -34,7 +34,7 @@ pub(super) fn launcher_options(args: &MpirunArgs) -> Result<Options, Failure> {
     Ok(Options {
         programs: programs.into_iter().map(program).collect(),
         hosts,
-        reach: reach(args)?,
+        connector: connector(args)?,
         readers: args.stdin,
         is_tagged: args.tag,
         timeout: args.timeout,
@@ -68,17 +68,17 @@ fn check_devices(args: &MpirunArgs) -> Result<(), Failure> {
 }
 
 /// How agents on other hosts are reached.
-fn reach(args: &MpirunArgs) -> Result<Reach, Failure> {
+fn connector(args: &MpirunArgs) -> Result<Connector, Failure> {
     if let Some(port) = args.via {
         let none = "--via serve needs the secret of the servers; give it by --token-file or NICETY_TOKEN";
         args.token.read()?.ok_or_else(|| Failure::usage(none))?;
-        return Ok(Reach::Server { port, token: args.token.command_options() });
+        return Ok(Connector::Server { port, token: args.token.command_options() });
     }
     let words: Vec<String> = args.rsh.split_whitespace().map(str::to_owned).collect();
     if words.is_empty() {
         return Err(Failure::usage("--rsh is empty; name a command such as ssh"));
     }
-    Ok(Reach::Shell(words))
+    Ok(Connector::Shell(words))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Values that the paper states rather than measures: the machine, its firmware, the parameters of its experiments.
 
 use super::setups::{BLOCK, CARD, HOST, LARGER, NIC, PortalsQuantities, SMALL};
-use crate::claims::check::Check;
+use crate::claims::check::{Check, NO_MARGIN, NO_TOLERANCE};
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::raises;
@@ -34,8 +34,9 @@ fn hardware(table: &mut ClaimTable) {
     });
     let [x, y, z] = nodes;
     table.input(&["AP-042"], "router.x_nodes times y_nodes times z_nodes", x * y * z);
-    let closed =
-        |what: &str, key: &'static str, is: f64| Check::alike(what, NIC.parameter(key), is.into(), 0.0);
+    let closed = |what: &str, key: &'static str, is: f64| {
+        Check::alike(what, NIC.parameter(key), is.into(), NO_TOLERANCE)
+    };
     table.checks(
         &["AP-043"],
         "of the three flags of router only z_torus_flag is set",
@@ -115,7 +116,7 @@ fn causes(table: &mut ClaimTable) {
     table.check(
         &["AP-113"],
         "at 8 B the interrupt takes more than half of what the card saves",
-        Check::above("us", HOST.component("interrupt"), gap * 0.5, 0.0),
+        Check::above("us", HOST.component("interrupt"), gap * 0.5, NO_MARGIN),
     );
     let work = |setup: crate::claims::setup::Setup| {
         setup.component("portals") + setup.component("interrupt") + setup.component("library")

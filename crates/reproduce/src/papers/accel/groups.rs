@@ -1,7 +1,7 @@
 //! Sections VI-B and VI-D: collectives.
 
 use super::setups::{HOST, HOST_COP, HOST_CORPSE, NIC, NIC_CORPSE, PortalsQuantities};
-use crate::claims::check::Check;
+use crate::claims::check::{Check, NO_MARGIN, NO_TOLERANCE};
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::Setup;
@@ -33,7 +33,7 @@ fn against_kernel(table: &mut ClaimTable) {
     table.checks(
         &["AP-066"],
         "the barrier takes 5 % less on the card at 1024 nodes, and from 16 nodes on it saves ever more",
-        [Check::below("us", nic, host, 0.05), Check::Rising("saved, us".into(), saved.into(), 0.0)],
+        [Check::below("us", nic, host, 0.05), Check::Rising("saved, us".into(), saved.into(), NO_TOLERANCE)],
     );
     table.check(
         &["AP-065"],
@@ -45,7 +45,7 @@ fn against_kernel(table: &mut ClaimTable) {
     table.check(
         &["AP-075"],
         "the kernel's allgather over the card's is less at 1024 nodes than at 64",
-        Check::below("ratio", over(MOST), over(SOME), 0.0),
+        Check::below("ratio", over(MOST), over(SOME), NO_MARGIN),
     );
 }
 
@@ -64,17 +64,17 @@ fn advantages(table: &mut ClaimTable) {
     table.check(
         &["AP-070"],
         "at 256 nodes with the protocol the kernel's allreduce over the card's is more than of the barrier",
-        Check::above("ratio", advantage(ALLREDUCE), advantage(BARRIER), 0.0),
+        Check::above("ratio", advantage(ALLREDUCE), advantage(BARRIER), NO_MARGIN),
     );
     table.check(
         &["AP-122"],
         "at 256 nodes the protocol adds a smaller share to allreduce than to the barrier",
-        Check::below("ratio", penalty(ALLREDUCE, MORE), penalty(BARRIER, MORE), 0.0),
+        Check::below("ratio", penalty(ALLREDUCE, MORE), penalty(BARRIER, MORE), NO_MARGIN),
     );
     table.check(
         &["AP-071"],
         "at 256 nodes with the protocol the kernel's reduce over the card's is more than of allreduce",
-        Check::above("ratio", advantage(REDUCE), advantage(ALLREDUCE), 0.0),
+        Check::above("ratio", advantage(REDUCE), advantage(ALLREDUCE), NO_MARGIN),
     );
     table.check(
         &["AP-072"],

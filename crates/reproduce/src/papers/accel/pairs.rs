@@ -1,7 +1,7 @@
 //! Sections VI-A, VI-C and VI-E: two nodes.
 
 use super::setups::{HOST, HOST_CORPSE, LARGER, NIC, NIC_CORPSE, PortalsQuantities, SMALL};
-use crate::claims::check::Check;
+use crate::claims::check::{Check, NO_MARGIN, NO_TOLERANCE};
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::Setup;
@@ -34,7 +34,7 @@ fn latency(table: &mut ClaimTable) {
         &["AP-050"],
         "the card takes less at 1 B, 8 B, 32 B and 2 KiB",
         [1, SMALL, 32, 2 << 10].map(|n| {
-            Check::below(format!("{n} B, us"), NIC.portals_latency(n), HOST.portals_latency(n), 0.0)
+            Check::below(format!("{n} B, us"), NIC.portals_latency(n), HOST.portals_latency(n), NO_MARGIN)
         }),
     );
     table.number(&["AP-051"], "interrupts of a message of 8 B in the kernel", HOST.interrupts(SMALL));
@@ -76,14 +76,14 @@ fn streams(table: &mut ClaimTable) {
         &["AP-060"],
         "at 16 B, 256 B and 1 KiB the card's ratio to the kernel is less with the protocol",
         small.map(|n| {
-            Check::below(format!("{n} B"), over(NIC_CORPSE, HOST_CORPSE, n), over(NIC, HOST, n), 0.0)
+            Check::below(format!("{n} B"), over(NIC_CORPSE, HOST_CORPSE, n), over(NIC, HOST, n), NO_MARGIN)
         }),
     );
     table.checks(
         &["AP-061"],
         "at 16 B, 256 B and 1 KiB the protocol leaves the kernel a larger share of its bandwidth than the card",
         small.map(|n| {
-            Check::above(format!("{n} B"), over(HOST_CORPSE, HOST, n), over(NIC_CORPSE, NIC, n), 0.0)
+            Check::above(format!("{n} B"), over(HOST_CORPSE, HOST, n), over(NIC_CORPSE, NIC, n), NO_MARGIN)
         }),
     );
     table.check(
@@ -113,7 +113,7 @@ fn profile(table: &mut ClaimTable) {
     table.checks(
         &["AP-076"],
         "hypertransport has a fifth of the latency at least, at 8 B in both modes",
-        both.map(|(name, setup)| Check::above(name, share(setup, "hypertransport"), 0.2.into(), 0.0)),
+        both.map(|(name, setup)| Check::above(name, share(setup, "hypertransport"), 0.2.into(), NO_MARGIN)),
     );
     table.checks(
         &["AP-077"],
@@ -132,8 +132,9 @@ fn profile(table: &mut ClaimTable) {
         }),
     );
     let slivers = both.map(|(name, setup)| {
-        ["router", "library"]
-            .map(|part| Check::at_most(format!("{part}, {name}"), share(setup, part), 0.1.into(), 0.0))
+        ["router", "library"].map(|part| {
+            Check::at_most(format!("{part}, {name}"), share(setup, part), 0.1.into(), NO_TOLERANCE)
+        })
     });
     table.checks(
         &["AP-078"],
@@ -144,8 +145,9 @@ fn profile(table: &mut ClaimTable) {
         |part: &str| Check::alike(format!("{part}, us"), HOST.component(part), NIC.component(part), 0.25);
     table.check(&["AP-080"], "notify at 8 B in both modes, within 25 %", alike("notify"));
     table.check(&["AP-081"], "polling at 8 B in both modes, within 25 %", alike("polling"));
-    let more =
-        |part: &str| Check::above(format!("{part}, us"), NIC.component(part), HOST.component(part), 0.0);
+    let more = |part: &str| {
+        Check::above(format!("{part}, us"), NIC.component(part), HOST.component(part), NO_MARGIN)
+    };
     table.checks(
         &["AP-084"],
         "transmit and receive at 8 B take longer on the card",
@@ -155,15 +157,20 @@ fn profile(table: &mut ClaimTable) {
         &["AP-085"],
         "at 8 B portals takes half at most on the card, and interrupts nothing",
         [
-            Check::at_most("portals, us", NIC.component("portals"), HOST.component("portals") * 0.5, 0.0),
-            Check::at_most("interrupt, us", NIC.component("interrupt"), 0.001.into(), 0.0),
+            Check::at_most(
+                "portals, us",
+                NIC.component("portals"),
+                HOST.component("portals") * 0.5,
+                NO_TOLERANCE,
+            ),
+            Check::at_most("interrupt, us", NIC.component("interrupt"), 0.001.into(), NO_TOLERANCE),
         ],
     );
     table.unused(&["AP-086"], "the model knows where all of its time goes");
     table.check(
         &["AP-124"],
         "at 8 B library has a tenth of the latency at most on the card",
-        Check::at_most("share", share(NIC, "library"), 0.1.into(), 0.0),
+        Check::at_most("share", share(NIC, "library"), 0.1.into(), NO_TOLERANCE),
     );
 }
 
@@ -171,7 +178,12 @@ fn profile(table: &mut ClaimTable) {
 fn protocol(table: &mut ClaimTable) {
     let minimal = |n: u64| {
         [
-            Check::above(format!("{n} B, us"), NIC_CORPSE.portals_latency(n), NIC.portals_latency(n), 0.0),
+            Check::above(
+                format!("{n} B, us"),
+                NIC_CORPSE.portals_latency(n),
+                NIC.portals_latency(n),
+                NO_MARGIN,
+            ),
             Check::at_most(format!("{n} B, us"), NIC_CORPSE.portals_latency(n), NIC.portals_latency(n), 0.05),
         ]
     };
@@ -181,7 +193,7 @@ fn protocol(table: &mut ClaimTable) {
     table.check(
         &["AP-120"],
         "at 8 B it adds less than half of firmware.protocol_ns at both ends",
-        Check::below("ns", added, NIC.parameter("firmware.protocol_ns"), 0.0),
+        Check::below("ns", added, NIC.parameter("firmware.protocol_ns"), NO_MARGIN),
     );
 }
 
@@ -206,8 +218,8 @@ fn queues(table: &mut ClaimTable) {
         &["AP-098", "AP-126"],
         "behind 100 entries the kernel loses if it fetches each from memory, and wins as it is",
         [
-            Check::above("fetched, us", missing.latency_behind(DEEP), NIC.latency_behind(DEEP), 0.0),
-            Check::below("as it is, us", HOST.latency_behind(DEEP), NIC.latency_behind(DEEP), 0.0),
+            Check::above("fetched, us", missing.latency_behind(DEEP), NIC.latency_behind(DEEP), NO_MARGIN),
+            Check::below("as it is, us", HOST.latency_behind(DEEP), NIC.latency_behind(DEEP), NO_MARGIN),
         ],
     );
 }

@@ -1,7 +1,7 @@
 //! Section IV: posting receives and sends.
 
 use super::setups::{HOST, NIC, PortalsQuantities};
-use crate::claims::check::Check;
+use crate::claims::check::{Check, NO_MARGIN};
 use crate::claims::claim::ClaimTable;
 
 const EXCHANGE: &str = "nothing";
@@ -32,7 +32,7 @@ fn receives(table: &mut ClaimTable) {
     table.check(
         &["AP-027"],
         "of 64 messages of 8 B whose receives are posted as they come, in three calls each, more come before theirs on the card",
-        Check::above("messages", NIC.late_posts(), HOST.late_posts(), 0.0),
+        Check::above("messages", NIC.late_posts(), HOST.late_posts(), NO_MARGIN),
     );
     table.number(&["AP-031"], "orders of three calls", NIC.posting(THREE, "orders"));
     let calls = HOST.posting(THREE, "time") * 1e3 / HOST.parameter("kernel.trap_ns");

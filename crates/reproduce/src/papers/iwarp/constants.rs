@@ -1,7 +1,7 @@
 //! Values that the paper states rather than measures: the machine, versions, and how connections are established (3).
 
 use super::setups::{ALL, CARD, RING};
-use crate::claims::check::Check;
+use crate::claims::check::{Check, NO_TOLERANCE};
 use crate::claims::claim::ClaimTable;
 use crate::claims::whatif::key;
 
@@ -47,15 +47,15 @@ fn connections(table: &mut ClaimTable) {
         &["IW-009"],
         "of 32 processes that all connect at the start, one of each pair asks, and that is the higher rank",
         [
-            Check::alike("requests, and pairs", counts("requests"), pairs.into(), 0.0),
-            Check::alike("answers, and pairs", counts("answers"), pairs.into(), 0.0),
-            Check::alike("requests of the lower rank", counts("lower"), 0.0.into(), 0.0),
+            Check::alike("requests, and pairs", counts("requests"), pairs.into(), NO_TOLERANCE),
+            Check::alike("answers, and pairs", counts("answers"), pairs.into(), NO_TOLERANCE),
+            Check::alike("requests of the lower rank", counts("lower"), 0.0.into(), NO_TOLERANCE),
         ],
     );
     table.check(
         &["IW-010"],
         "no request of 32 processes is to another rank than the one below that before it",
-        Check::alike("requests out of order", counts("disorder"), 0.0.into(), 0.0),
+        Check::alike("requests out of order", counts("disorder"), 0.0.into(), NO_TOLERANCE),
     );
     table.unused(&["IW-082"], BUILT);
     table.unused(

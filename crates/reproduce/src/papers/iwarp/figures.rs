@@ -1,7 +1,7 @@
 //! The paper's figures.
 
 use super::setups::{
-    ALL, BOTH, CARD, CROWDS, LATENCIES, Library, MPICH2, RING, SENDING, SOCKETS, SWEEP, VECTORS,
+    ALL, CARD, CROWDS, LATENCY_SIZES, Library, MPICH2, RING, RING_ONE_SIDED, SENDING, SOCKETS, SWEEP, VECTORS,
 };
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::HOST_HOST;
@@ -23,16 +23,16 @@ fn latency() -> FigurePlan {
     let small = super::setups::SMALL;
     FigurePlan::new(IWARP, "4(a)", "latency", "Latency of small messages")
         .axes(BYTES, US)
-        .curve("verbs, RDMA write", LATENCIES, |n| CARD.latency("write", HOST_HOST, n))
-        .curve("sockets", LATENCIES, |n| SOCKETS.latency("send", HOST_HOST, n))
-        .curve("MPICH2", LATENCIES, |n| MPICH2.latency(n))
-        .curve("MVAPICH2-R", LATENCIES, |n| RING.latency(n))
-        .curve("MVAPICH2-SR", LATENCIES, |n| SENDING.latency(n))
-        .point(0, "IW-022", small)
-        .point(1, "IW-023", small)
-        .point(2, "IW-024", small)
-        .point(3, "IW-025", small)
-        .point(4, "IW-026", small)
+        .curve("verbs, RDMA write", LATENCY_SIZES, |n| CARD.latency("write", HOST_HOST, n))
+        .curve("sockets", LATENCY_SIZES, |n| SOCKETS.latency("send", HOST_HOST, n))
+        .curve("MPICH2", LATENCY_SIZES, |n| MPICH2.latency(n))
+        .curve("MVAPICH2-R", LATENCY_SIZES, |n| RING.latency(n))
+        .curve("MVAPICH2-SR", LATENCY_SIZES, |n| SENDING.latency(n))
+        .published_point(0, "IW-022", small)
+        .published_point(1, "IW-023", small)
+        .published_point(2, "IW-024", small)
+        .published_point(3, "IW-025", small)
+        .published_point(4, "IW-026", small)
 }
 
 /// Bandwidths, as in Figure 4(b).
@@ -44,16 +44,16 @@ fn bandwidth() -> FigurePlan {
         .curve("MPICH2", SWEEP, |n| MPICH2.bandwidth(n))
         .curve("MVAPICH2-R", SWEEP, |n| RING.bandwidth(n))
         .curve("MVAPICH2-SR", SWEEP, |n| SENDING.bandwidth(n))
-        .level(0, "IW-030")
-        .level(1, "IW-032")
-        .level(2, "IW-031")
-        .level(3, "IW-033")
-        .level(4, "IW-034")
+        .published_level(0, "IW-030")
+        .published_level(1, "IW-032")
+        .published_level(2, "IW-031")
+        .published_level(3, "IW-033")
+        .published_level(4, "IW-034")
 }
 
 /// The four libraries in the figures of one-sided operations.
 const FOUR: [(&str, Library); 4] =
-    [("MPICH2", MPICH2), ("MVAPICH2-R", RING), ("MVAPICH2-SR", SENDING), ("MVAPICH2-1SC", BOTH)];
+    [("MPICH2", MPICH2), ("MVAPICH2-R", RING), ("MVAPICH2-SR", SENDING), ("MVAPICH2-1SC", RING_ONE_SIDED)];
 
 /// A curve for each of the four.
 fn curve_per_library(
@@ -74,16 +74,16 @@ fn puts() -> [FigurePlan; 2] {
     let wide =
         FigurePlan::new(IWARP, "5(b)", "put_bandwidth", "Bandwidth of windows of puts").axes(BYTES, MB);
     [
-        curve_per_library(late, LATENCIES, Library::put_latency)
-            .point(0, "IW-036", small)
-            .point(1, "IW-037", small)
-            .point(2, "IW-038", small)
-            .point(3, "IW-039", small),
+        curve_per_library(late, LATENCY_SIZES, Library::put_latency)
+            .published_point(0, "IW-036", small)
+            .published_point(1, "IW-037", small)
+            .published_point(2, "IW-038", small)
+            .published_point(3, "IW-039", small),
         curve_per_library(wide, SWEEP, Library::put_bandwidth)
-            .level(0, "IW-043")
-            .level(1, "IW-044")
-            .level(2, "IW-045")
-            .level(3, "IW-046"),
+            .published_level(0, "IW-043")
+            .published_level(1, "IW-044")
+            .published_level(2, "IW-045")
+            .published_level(3, "IW-046"),
     ]
 }
 
@@ -94,16 +94,16 @@ fn gets() -> [FigurePlan; 2] {
     let wide =
         FigurePlan::new(IWARP, "6(b)", "get_bandwidth", "Bandwidth of windows of gets").axes(BYTES, MB);
     [
-        curve_per_library(late, LATENCIES, Library::get_latency)
-            .point(0, "IW-050", small)
-            .point(1, "IW-051", small)
-            .point(2, "IW-053", small)
-            .point(3, "IW-052", small),
+        curve_per_library(late, LATENCY_SIZES, Library::get_latency)
+            .published_point(0, "IW-050", small)
+            .published_point(1, "IW-051", small)
+            .published_point(2, "IW-053", small)
+            .published_point(3, "IW-052", small),
         curve_per_library(wide, SWEEP, Library::get_bandwidth)
-            .level(0, "IW-057")
-            .level(1, "IW-054")
-            .level(2, "IW-055")
-            .level(3, "IW-056"),
+            .published_level(0, "IW-057")
+            .published_level(1, "IW-054")
+            .published_level(2, "IW-055")
+            .published_level(3, "IW-056"),
     ]
 }
 
@@ -119,11 +119,11 @@ fn collectives() -> [FigurePlan; 3] {
     };
     [
         vectors("7(a)", "imb_allreduce", "Allreduce of 32 processes", "mpi-allreduce")
-            .point(0, "IW-061", small)
-            .point(1, "IW-062", small),
+            .published_point(0, "IW-061", small)
+            .published_point(1, "IW-062", small),
         vectors("7(b)", "imb_allgather", "Allgather of 32 processes", "mpi-allgather")
-            .point(0, "IW-064", small)
-            .point(1, "IW-065", small),
+            .published_point(0, "IW-064", small)
+            .published_point(1, "IW-065", small),
         FigurePlan::new(IWARP, "8(a)", "imb_barrier", "Barrier")
             .axes(processes, US)
             .curve("MPICH2", CROWDS, |n| MPICH2.collective("mpi-barrier", n, 0))
@@ -143,6 +143,6 @@ fn kernels() -> FigurePlan {
         .axes(x, y)
         .bars()
         .curve("MVAPICH2-R", 1..=2, gain)
-        .point(0, "IW-072", 1)
-        .point(0, "IW-073", 2)
+        .published_point(0, "IW-072", 1)
+        .published_point(0, "IW-073", 2)
 }

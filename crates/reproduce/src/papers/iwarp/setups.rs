@@ -17,7 +17,7 @@ pub(crate) const SMALL: u64 = 4;
 /// Bytes of a large message.
 pub(crate) const LARGEST: u64 = 1 << 20;
 /// Sizes of Figure 4(a).
-pub(crate) const LATENCIES: [u64; 6] = [4, 16, 64, 256, 1 << 10, 4 << 10];
+pub(crate) const LATENCY_SIZES: [u64; 6] = [4, 16, 64, 256, 1 << 10, 4 << 10];
 /// Sizes of Figure 4(b).
 pub(crate) const SWEEP: [u64; 10] =
     [4, 64, 256, 1 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
@@ -42,7 +42,7 @@ pub(crate) const RING: Library = Library { setup: CARD, path: "ring", sided: "me
 /// MVAPICH2 without it.
 pub(crate) const SENDING: Library = Library { path: "send", ..RING };
 /// MVAPICH2 with its fast path and one-sided operations of the card.
-pub(crate) const BOTH: Library = Library { sided: "both", ..RING };
+pub(crate) const RING_ONE_SIDED: Library = Library { sided: "both", ..RING };
 /// MPICH2 over sockets.
 pub(crate) const MPICH2: Library = Library { setup: SOCKETS, path: "send", sided: "messages", inside: "" };
 

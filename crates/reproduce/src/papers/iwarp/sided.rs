@@ -1,6 +1,6 @@
 //! Puts and gets (4.2, 4.3): Figures 5 and 6.
 
-use super::setups::{BOTH, Library, MPICH2, RING, SENDING, SMALL, SWEEP};
+use super::setups::{Library, MPICH2, RING, RING_ONE_SIDED, SENDING, SMALL, SWEEP};
 use crate::claims::check::Check;
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
@@ -17,7 +17,7 @@ fn put_latency(table: &mut ClaimTable) {
     table.number(&["IW-036"], how, put(MPICH2));
     table.number(&["IW-037"], how, put(RING));
     table.number(&["IW-038"], how, put(SENDING));
-    table.number(&["IW-039"], how, put(BOTH));
+    table.number(&["IW-039"], how, put(RING_ONE_SIDED));
     table.number(
         &["IW-040"],
         "a put of 4 B with the fast path, less than over sockets",
@@ -31,7 +31,7 @@ fn put_latency(table: &mut ClaimTable) {
     table.check(
         &["IW-042"],
         "puts of 4 B, within 10 %: about the same",
-        Check::alike("us", put(BOTH), put(RING), SAME),
+        Check::alike("us", put(RING_ONE_SIDED), put(RING), SAME),
     );
     table.unused(&["IW-090"], "how the variant of our MPI is set: puts up to 2 KiB go as messages");
 }
@@ -44,7 +44,7 @@ fn put_bandwidth(table: &mut ClaimTable) {
     table.number(&["IW-043"], PEAK, MPICH2.put_peak());
     table.number(&["IW-044"], PEAK, RING.put_peak());
     table.number(&["IW-045"], PEAK, SENDING.put_peak());
-    table.number(&["IW-046"], PEAK, BOTH.put_peak());
+    table.number(&["IW-046"], PEAK, RING_ONE_SIDED.put_peak());
     table.number(
         &["IW-047"],
         "largest bandwidth of puts with the fast path, more than over sockets",
@@ -55,7 +55,7 @@ fn put_bandwidth(table: &mut ClaimTable) {
         Check::at_most(
             format!("{}, MB/s", report::number::size(size)),
             others(size),
-            BOTH.put_bandwidth(size),
+            RING_ONE_SIDED.put_bandwidth(size),
             0.02,
         )
     };
@@ -68,7 +68,7 @@ fn put_bandwidth(table: &mut ClaimTable) {
     table.sizes(
         &["IW-049"],
         "sizes, powers of two from 1 KiB to 1 MiB, at which the others have 10 % less at least: significantly",
-        sizes.map(|size| (size, others(size), BOTH.put_bandwidth(size))).collect(),
+        sizes.map(|size| (size, others(size), RING_ONE_SIDED.put_bandwidth(size))).collect(),
         0.1,
     );
 }
@@ -77,12 +77,12 @@ fn gets(table: &mut ClaimTable) {
     let how = "half of two epochs of start, get of 4 B and complete, one each way";
     table.number(&["IW-050"], how, MPICH2.get_latency(SMALL));
     table.number(&["IW-051"], how, RING.get_latency(SMALL));
-    table.number(&["IW-052"], how, BOTH.get_latency(SMALL));
+    table.number(&["IW-052"], how, RING_ONE_SIDED.get_latency(SMALL));
     table.number(&["IW-053"], how, SENDING.get_latency(SMALL));
     const PEAK: &str = "largest bandwidth of gets, 16 KiB to 1 MiB";
     table.number(&["IW-054"], PEAK, RING.get_peak());
     table.number(&["IW-055"], PEAK, SENDING.get_peak());
-    table.number(&["IW-056"], PEAK, BOTH.get_peak());
+    table.number(&["IW-056"], PEAK, RING_ONE_SIDED.get_peak());
     table.number(&["IW-057"], PEAK, MPICH2.get_peak());
     table.number(
         &["IW-058"],

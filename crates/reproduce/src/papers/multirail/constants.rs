@@ -3,7 +3,7 @@
 use super::setups::{
     CARDS, CHANNELS_SERIAL, CHANNELS_THREADS, LARGEST, PORTS, PORTS_SERIAL, PORTS_THREADS, SINGLE,
 };
-use crate::claims::check::Check;
+use crate::claims::check::{Check, NO_TOLERANCE};
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{Setup, leaves, raises};
@@ -110,8 +110,8 @@ fn theory(table: &mut ClaimTable) {
         &["MR-134"],
         "at 4 KiB two channels of a rail take at least as long as two ports of a card, by one thread and by two",
         [
-            Check::at_most("one thread, us", PORTS_SERIAL.latency(4096), CHANNELS_SERIAL.latency(4096), 0.0),
-            Check::at_most("two threads, us", PORTS_THREADS.latency(4096), CHANNELS_THREADS.latency(4096), 0.0),
+            Check::at_most("one thread, us", PORTS_SERIAL.latency(4096), CHANNELS_SERIAL.latency(4096), NO_TOLERANCE),
+            Check::at_most("two threads, us", PORTS_THREADS.latency(4096), CHANNELS_THREADS.latency(4096), NO_TOLERANCE),
         ],
     );
 }

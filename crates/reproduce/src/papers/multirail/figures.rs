@@ -31,7 +31,7 @@ fn latency() -> FigurePlan {
     let empty = figure("4", "latency", "Time of a write, by rails").axes(BYTES, US);
     let curve =
         |plan: FigurePlan, (name, case): (&str, RailSetup)| plan.curve(name, SMALL, |n| case.latency(n));
-    five.into_iter().fold(empty, curve).band(0, "MR-048").point(4, "MR-054", 4096)
+    five.into_iter().fold(empty, curve).published_range(0, "MR-048").published_point(4, "MR-054", 4096)
 }
 
 /// Figures 5 to 8.
@@ -39,20 +39,20 @@ fn streams() -> [FigurePlan; 4] {
     let (ports, cards) = ([PORTS_SERIAL, PORTS_THREADS], [CARDS_SERIAL, CARDS_THREADS]);
     [
         stream("5", "bandwidth_multiport", "Bandwidth over two ports", RailSetup::unidirectional, ports)
-            .level(0, "MR-064")
-            .level(2, "MR-070"),
+            .published_level(0, "MR-064")
+            .published_level(2, "MR-070"),
         stream("6", "bandwidth_multihca", "Bandwidth over two cards", RailSetup::unidirectional, cards)
-            .level(0, "MR-064")
-            .level(1, "MR-075")
-            .level(2, "MR-076"),
+            .published_level(0, "MR-064")
+            .published_level(1, "MR-075")
+            .published_level(2, "MR-076"),
         stream("7", "bibw_multiport", "Both ways over two ports", RailSetup::bidirectional, ports)
-            .point(0, "MR-082", 2 << 20)
-            .point(2, "MR-086", 2 << 20),
+            .published_point(0, "MR-082", 2 << 20)
+            .published_point(2, "MR-086", 2 << 20),
         stream("8", "bibw_multihca", "Both ways over two cards", RailSetup::bidirectional, cards)
-            .point(0, "MR-082", 2 << 20)
-            .level(1, "MR-089")
-            .point(2, "MR-092", 128 << 10)
-            .point(2, "MR-095", 2 << 20),
+            .published_point(0, "MR-082", 2 << 20)
+            .published_level(1, "MR-089")
+            .published_point(2, "MR-092", 128 << 10)
+            .published_point(2, "MR-095", 2 << 20),
     ]
 }
 
@@ -82,8 +82,8 @@ fn bars(
         .curve("posting", 1..=3, |bar| BARS[bar as usize - 1].post(size))
         .curve("waiting", 1..=3, |bar| BARS[bar as usize - 1].wait(size));
     for (bar, (post, wait)) in (1..).zip(posts.into_iter().zip(waits)) {
-        plan = plan.point(1, wait, bar);
-        plan = if let Some(post) = post { plan.point(0, post, bar) } else { plan };
+        plan = plan.published_point(1, wait, bar);
+        plan = if let Some(post) = post { plan.published_point(0, post, bar) } else { plan };
     }
     plan
 }

@@ -3,7 +3,7 @@
 use super::setups::{
     CARDS_SERIAL, CARDS_THREADS, LARGEST, ONE, PORTS_SERIAL, PORTS_THREADS, RailSetup, SMALL, above, from,
 };
-use crate::claims::check::Check;
+use crate::claims::check::{Check, NO_MARGIN, NO_TOLERANCE};
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::whatif;
@@ -52,7 +52,7 @@ fn comparisons(table: &mut ClaimTable) {
             let (one, ports) = (ONE.latency(n), PORTS_THREADS.latency(n));
             let what = format!("{n} B, us");
             [
-                Check::below(what.clone(), one.clone(), ports.clone(), 0.0),
+                Check::below(what.clone(), one.clone(), ports.clone(), NO_MARGIN),
                 Check::at_most(what, ports, one, 0.25),
             ]
         }),
@@ -61,7 +61,8 @@ fn comparisons(table: &mut ClaimTable) {
         table.checks(
             row,
             "not shorter than over a single rail at any size from 8 B to 4 KiB",
-            SMALL.map(|n| Check::at_most(format!("{n} B, us"), ONE.latency(n), case.latency(n), 0.0)),
+            SMALL
+                .map(|n| Check::at_most(format!("{n} B, us"), ONE.latency(n), case.latency(n), NO_TOLERANCE)),
         );
     }
     table.checks(
@@ -86,7 +87,7 @@ fn causes(table: &mut ClaimTable) {
         "at 512 B one thread over two ports takes longer than over two cards, which share nothing; and more than half of what \
          it takes beyond a single rail goes if waiting at one rail does not hold up waiting at the other",
         [
-            Check::below("ports and cards, us", CARDS_SERIAL.latency(512), PORTS_SERIAL.latency(512), 0.0),
+            Check::below("ports and cards, us", CARDS_SERIAL.latency(512), PORTS_SERIAL.latency(512), NO_MARGIN),
             half("ports", PORTS_SERIAL),
         ],
     );
@@ -174,8 +175,8 @@ fn breakdown_claims(table: &mut ClaimTable) {
         "one thread posts to two cards for longer than to one, by 40 % at least; at 2 MiB their data overlap: more than 1.5 \
          times the bandwidth",
         [
-            Check::below("posting, us", ONE.post(512) * 1.4, CARDS_SERIAL.post(512), 0.0),
-            Check::below("MB/s", ONE.unidirectional(LARGEST) * 1.5, CARDS_SERIAL.unidirectional(LARGEST), 0.0),
+            Check::below("posting, us", ONE.post(512) * 1.4, CARDS_SERIAL.post(512), NO_MARGIN),
+            Check::below("MB/s", ONE.unidirectional(LARGEST) * 1.5, CARDS_SERIAL.unidirectional(LARGEST), NO_MARGIN),
         ],
     );
 }

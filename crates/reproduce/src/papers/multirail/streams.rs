@@ -3,7 +3,7 @@
 use super::setups::{
     CARDS_SERIAL, CARDS_THREADS, LARGEST, ONE, PORTS_SERIAL, PORTS_THREADS, RailSetup, SWEEP, above, from,
 };
-use crate::claims::check::Check;
+use crate::claims::check::{Check, NO_MARGIN};
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::whatif;
@@ -67,7 +67,7 @@ fn thresholds(table: &mut ClaimTable) {
         &["MR-071"],
         "smallest and largest size, 8 B to 2 MiB, at which the bandwidth is within 10 % of its peak",
         SWEEP.map(near).into(),
-        0.0,
+        NO_MARGIN,
     );
 }
 
@@ -83,8 +83,8 @@ fn uni_claims(table: &mut ClaimTable) {
         "at 64 KiB one thread over two ports is slower than over one, and less so if waiting at one port does not hold up \
          waiting at the other",
         [
-            Check::below("MB/s", at(PORTS_SERIAL), at(ONE), 0.0),
-            Check::below("MB/s", at(PORTS_SERIAL), at(PORTS_SERIAL.with(whatif::NO_TURNS)), 0.0),
+            Check::below("MB/s", at(PORTS_SERIAL), at(ONE), NO_MARGIN),
+            Check::below("MB/s", at(PORTS_SERIAL), at(PORTS_SERIAL.with(whatif::NO_TURNS)), NO_MARGIN),
         ],
     );
 }
@@ -143,7 +143,7 @@ fn bithresholds(table: &mut ClaimTable) {
         "both ways as one way: peaks of one thread over two ports and of a single rail within 5 %, and below it at 4, 32 and \
          256 KiB",
         [4 << 10, 32 << 10, 256 << 10]
-            .map(|n| Check::below(format!("{n} B, MB/s"), PORTS_SERIAL.bidirectional(n), ONE.bidirectional(n), 0.0))
+            .map(|n| Check::below(format!("{n} B, MB/s"), PORTS_SERIAL.bidirectional(n), ONE.bidirectional(n), NO_MARGIN))
             .into_iter()
             .chain([Check::alike("MB/s", PORTS_SERIAL.bipeak(), ONE.bipeak(), 0.05)]),
     );
@@ -188,7 +188,7 @@ fn conclusions(table: &mut ClaimTable) {
         &["MR-144"],
         "peaks with two threads are above those with one by a fifth at least, with two ports and with two cards",
         [("ports", PORTS_SERIAL, PORTS_THREADS), ("cards", CARDS_SERIAL, CARDS_THREADS)]
-            .map(|(name, one, two)| Check::below(format!("{name}, MB/s"), one.peak() * 1.2, two.peak(), 0.0)),
+            .map(|(name, one, two)| Check::below(format!("{name}, MB/s"), one.peak() * 1.2, two.peak(), NO_MARGIN)),
     );
     table.not_modelled(&["MR-127"], "MVAPICH2 is not modelled, and its results are those of other papers");
 }

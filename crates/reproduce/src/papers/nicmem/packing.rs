@@ -1,7 +1,7 @@
 //! Data in pieces (section 4.2): time (Figure 10) and use of the processor (Figure 11) of three ways to send it.
 
 use super::setups::MT23108;
-use crate::claims::check::Check;
+use crate::claims::check::{Check, NO_MARGIN};
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{HOST_NIC, HOST_PACK, NIC_PACK, Pack, gather};
@@ -36,7 +36,7 @@ pub(super) fn time(table: &mut ClaimTable) {
     table.checks(
         &["NM-147"],
         "shorter than host-memory pack on average over the block sizes",
-        [Check::below("us", mean_time(NIC_PACK), mean_time(HOST_PACK), 0.0)],
+        [Check::below("us", mean_time(NIC_PACK), mean_time(HOST_PACK), NO_MARGIN)],
     );
     table.checks(
         &["NM-108"],
@@ -48,7 +48,7 @@ pub(super) fn time(table: &mut ClaimTable) {
     );
     let beats = |reuse| {
         at_all(move |what, block| {
-            Check::below(what, pack_time(NIC_PACK, block), pack_time(gather(reuse), block), 0.0)
+            Check::below(what, pack_time(NIC_PACK, block), pack_time(gather(reuse), block), NO_MARGIN)
         })
     };
     table.checks(&["NM-109"], "shorter than gather with a reuse of 0 and of 20 %", beats(0).chain(beats(20)));
@@ -75,8 +75,8 @@ fn cost_models(table: &mut ClaimTable) {
         "registration that costs 100 us more lengthens gather without reuse by a tenth at least, with 20 % less, \
          with full reuse not",
         [
-            Check::below("no reuse", 1.1.into(), ratio(gather(0)), 0.0),
-            Check::below("20 % against none", ratio(gather(20)), ratio(gather(0)), 0.0),
+            Check::below("no reuse", 1.1.into(), ratio(gather(0)), NO_MARGIN),
+            Check::below("20 % against none", ratio(gather(20)), ratio(gather(0)), NO_MARGIN),
             same(gather(100), "full reuse"),
         ],
     );
@@ -87,13 +87,13 @@ pub(super) fn cpu(table: &mut ClaimTable) {
     let share = |how, block| cpu_use(how, block) / pack_time(how, block);
     let high = |how| {
         at_all(move |what, block| {
-            Check::below(format!("share of the time, {what}"), 0.25.into(), share(how, block), 0.0)
+            Check::below(format!("share of the time, {what}"), 0.25.into(), share(how, block), NO_MARGIN)
         })
     };
     table.checks(&["NM-112"], "more than a quarter of the time at every block size", high(HOST_PACK));
     // The larger the blocks, the less registration weighs.
-    let gather_high =
-        [8 << 10, 16 << 10].map(|block| Check::below(size(block), 0.25.into(), share(gather(0), block), 0.0));
+    let gather_high = [8 << 10, 16 << 10]
+        .map(|block| Check::below(size(block), 0.25.into(), share(gather(0), block), NO_MARGIN));
     table.checks(
         &["NM-113"],
         "without reuse more than a quarter of the time with blocks of 8 and 16 KiB",
@@ -103,11 +103,13 @@ pub(super) fn cpu(table: &mut ClaimTable) {
         &["NM-114"],
         "less than a tenth of the time at every block size",
         at_all(|what, block| {
-            Check::below(format!("share of the time, {what}"), share(NIC_PACK, block), 0.1.into(), 0.0)
+            Check::below(format!("share of the time, {what}"), share(NIC_PACK, block), 0.1.into(), NO_MARGIN)
         }),
     );
     let less = |than| {
-        at_all(move |what, block| Check::below(what, cpu_use(NIC_PACK, block), cpu_use(than, block), 0.0))
+        at_all(move |what, block| {
+            Check::below(what, cpu_use(NIC_PACK, block), cpu_use(than, block), NO_MARGIN)
+        })
     };
     table.checks(
         &["NM-115", "NM-146"],

@@ -2,7 +2,7 @@
 
 use super::constants::{bus_peak, link_peak};
 use super::setups::{MT23108, NIC_CASES};
-use crate::claims::check::Check;
+use crate::claims::check::{Check, NO_MARGIN, NO_TOLERANCE};
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{
@@ -131,12 +131,12 @@ pub(super) fn both_ways(table: &mut ClaimTable) {
     table.checks(
         &["NM-063"],
         "peak of nic-to-nic reaches 90 % of the link's data rate both ways",
-        [Check::at_most("MB/s", link_peak() * 2.0 * 0.9, bipeak(NIC_NIC, 1), 0.0)],
+        [Check::at_most("MB/s", link_peak() * 2.0 * 0.9, bipeak(NIC_NIC, 1), NO_TOLERANCE)],
     );
     table.checks(
         &["NM-065"],
         "peaks above what one bus can carry",
-        [NIC_HOST, HOST_NIC].map(|ends| Check::below(case(ends), bus_peak(), bipeak(ends, 1), 0.0)),
+        [NIC_HOST, HOST_NIC].map(|ends| Check::below(case(ends), bus_peak(), bipeak(ends, 1), NO_MARGIN)),
     );
 }
 
@@ -165,8 +165,8 @@ pub(super) fn two_ports_one_way(table: &mut ClaimTable) {
         "peak with two ports is below that with one, by 15 % at most",
         [HOST_HOST, HOST_NIC].into_iter().flat_map(|ends| {
             [
-                Check::below(case(ends), peak(ends, 2), peak(ends, 1), 0.0),
-                Check::at_most(case(ends), peak(ends, 1) * 0.85, peak(ends, 2), 0.0),
+                Check::below(case(ends), peak(ends, 2), peak(ends, 1), NO_MARGIN),
+                Check::at_most(case(ends), peak(ends, 1) * 0.85, peak(ends, 2), NO_TOLERANCE),
             ]
         }),
     );
@@ -199,7 +199,7 @@ pub(super) fn two_ports_both_ways(table: &mut ClaimTable) {
     let how = "5 % at least from a bus twice as fast, at most 2 % from links twice as fast";
     table.checks(&["NM-082"], how, by_bus(HOST_HOST));
     table.checks(&["NM-086"], how, by_bus(NIC_HOST));
-    let order = |what, a, b| Check::below(what, bipeak(a, 2), bipeak(b, 2), 0.0);
+    let order = |what, a, b| Check::below(what, bipeak(a, 2), bipeak(b, 2), NO_MARGIN);
     table.checks(&["NM-087"], "peaks", [order("MB/s", NIC_NIC, NIC_HOST)]);
     table.not_modelled(
         &["NM-088"],

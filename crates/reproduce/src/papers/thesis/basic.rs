@@ -1,7 +1,7 @@
 //! Latency, bandwidth, and both ways simultaneously (3.3.1 to 3.3.3, 4.3.1 to 4.3.3).
 
-use super::setups::{BOTH, IBAL, LATENCIES, MYRINET, QUADRICS, SMALL, SWEEP, VAPI, in_mib};
-use crate::claims::check::Check;
+use super::setups::{IBAL, LATENCY_SIZES, MYRINET, QUADRICS, SMALL, SWEEP, VAPI, VAPI_AND_IBAL, in_mib};
+use crate::claims::check::{Check, NO_MARGIN};
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{HOST_HOST, Setup, raises};
@@ -29,9 +29,9 @@ fn latency(table: &mut ClaimTable) {
     table.number(&["MT-084"], how, small(IBAL, "write"));
     table.number(&["MT-085"], how, small(IBAL, "send"));
     let order = |setup: Setup| {
-        LATENCIES.map(|n| {
+        LATENCY_SIZES.map(|n| {
             let at = |op| setup.latency(op, HOST_HOST, n);
-            Check::below(format!("{n} B, us"), at("write"), at("send"), 0.0)
+            Check::below(format!("{n} B, us"), at("write"), at("send"), NO_MARGIN)
         })
     };
     table.checks(&["MT-086"], "a write is faster than a send from 4 B to 4 KiB", order(VAPI));
@@ -39,12 +39,12 @@ fn latency(table: &mut ClaimTable) {
     table.checks(
         &["MT-088"],
         "a poll that costs 2 us more lengthens a send by 1 us at least, a write by at most 0.1 us",
-        BOTH.into_iter().flat_map(|(name, setup)| {
+        VAPI_AND_IBAL.into_iter().flat_map(|(name, setup)| {
             let slow = setup.with(whatif::POLL_SLOWER);
             let longer = |op| small(slow, op) - small(setup, op);
             [
-                Check::below(format!("{name}, send, us"), 1.0.into(), longer("send"), 0.0),
-                Check::below(format!("{name}, write, us"), longer("write"), 0.1.into(), 0.0),
+                Check::below(format!("{name}, send, us"), 1.0.into(), longer("send"), NO_MARGIN),
+                Check::below(format!("{name}, write, us"), longer("write"), 0.1.into(), NO_MARGIN),
             ]
         }),
     );
@@ -75,7 +75,7 @@ fn bandwidth(table: &mut ClaimTable) {
             format!("{n} B, MB/s"),
             unidirectional(IBAL, "write", n),
             unidirectional(VAPI, "write", n),
-            0.0,
+            NO_MARGIN,
         )
     });
     let cheap = unidirectional(IBAL.with(whatif::POST_AS_VAPI), "write", 1 << 10);
@@ -99,19 +99,19 @@ fn windows(table: &mut ClaimTable) {
     );
 }
 
-/// Figures 3.3(a) and 4.4.
+/// Figures 3.3(a) and 4.4: a ping-pong in both directions at once takes longer than one.
 fn bilat(table: &mut ClaimTable) {
-    let worse = |setup: Setup| {
+    let longer_than_one_way = |setup: Setup| {
         ["write", "send"].into_iter().flat_map(move |op| {
-            LATENCIES.map(|n| {
+            LATENCY_SIZES.map(|n| {
                 let what = format!("{op} of {n} B, us");
-                Check::below(what, setup.latency(op, HOST_HOST, n), setup.bilat(op, n), 0.0)
+                Check::below(what, setup.latency(op, HOST_HOST, n), setup.bilat(op, n), NO_MARGIN)
             })
         })
     };
-    let how = "longer than one way from 4 B to 4 KiB, writes and sends";
-    table.checks(&["MT-094", "MT-182"], how, worse(VAPI));
-    table.checks(&["MT-095"], how, worse(IBAL));
+    let claim = "longer than one way from 4 B to 4 KiB, writes and sends";
+    table.checks(&["MT-094", "MT-182"], claim, longer_than_one_way(VAPI));
+    table.checks(&["MT-095"], claim, longer_than_one_way(IBAL));
 }
 
 /// Figures 3.3(b) and 4.5.
@@ -128,7 +128,7 @@ fn bibw(table: &mut ClaimTable) {
             against("sends and writes, IBAL", peak(IBAL, "send"), peak(IBAL, "write")),
         ],
     );
-    let both = || BOTH.map(|(_, setup)| peak(setup, "write"));
+    let both = || VAPI_AND_IBAL.map(|(_, setup)| peak(setup, "write"));
     let how = "largest bandwidth of writes both ways together, 16 KiB to 1 MiB, in 2^20 bytes per second";
     table.number(&["MT-097"], format!("{how}; mean of VAPI and IBAL"), Quantity::mean(both()));
     table.number(&["MT-185"], how, peak(VAPI, "write"));
@@ -138,13 +138,14 @@ fn bibw(table: &mut ClaimTable) {
         &["MT-099"],
         "peak both ways over peak one way; the larger of VAPI and IBAL",
         Quantity::greatest(
-            BOTH.map(|(_, setup)| setup.bipeak("write", HOST_HOST, 1) / setup.peak("write", HOST_HOST, 1)),
+            VAPI_AND_IBAL
+                .map(|(_, setup)| setup.bipeak("write", HOST_HOST, 1) / setup.peak("write", HOST_HOST, 1)),
         ),
     );
     table.checks(
         &["MT-100"],
         "a bus twice as fast raises the bandwidth of 64 KiB both ways by 5 % at least",
-        BOTH.map(|(name, setup)| {
+        VAPI_AND_IBAL.map(|(name, setup)| {
             let at = |setup: Setup| setup.bibw("write", HOST_HOST, 1, 64 << 10);
             raises(format!("{name}, MB/s"), at(setup.with(whatif::BUS_TWICE)), at(setup))
         }),
@@ -163,7 +164,12 @@ fn three_latencies(table: &mut ClaimTable) {
         "a put of 4 B is faster than writes and sends of InfiniBand and Myrinet",
         [("InfiniBand", VAPI), ("Myrinet", MYRINET)].into_iter().flat_map(|(name, setup)| {
             ["write", "send"].map(|op| {
-                Check::below(format!("{name}, {op}, us"), small(QUADRICS, "write"), small(setup, op), 0.0)
+                Check::below(
+                    format!("{name}, {op}, us"),
+                    small(QUADRICS, "write"),
+                    small(setup, op),
+                    NO_MARGIN,
+                )
             })
         }),
     );
@@ -172,7 +178,7 @@ fn three_latencies(table: &mut ClaimTable) {
         "a send is faster than a directed send at 4, 16 and 32 B",
         [4, 16, 32].map(|n| {
             let at = |op| MYRINET.latency(op, HOST_HOST, n);
-            Check::below(format!("{n} B, us"), at("send"), at("write"), 0.0)
+            Check::below(format!("{n} B, us"), at("send"), at("write"), NO_MARGIN)
         }),
     );
     let apart = MYRINET.with(whatif::NOTHING_MERGED);
@@ -212,28 +218,28 @@ fn three_bandwidths(table: &mut ClaimTable) {
     table.checks(
         &["MT-188"],
         "peaks both ways",
-        [Check::below("Quadrics and Myrinet, MB/s", bipeak(QUADRICS), bipeak(MYRINET), 0.0)],
+        [Check::below("Quadrics and Myrinet, MB/s", bipeak(QUADRICS), bipeak(MYRINET), NO_MARGIN)],
     );
     table.checks(
         &["MT-189"],
         "peaks one way",
-        [Check::below("Myrinet and Quadrics, MB/s", peak(MYRINET), peak(QUADRICS), 0.0)],
+        [Check::below("Myrinet and Quadrics, MB/s", peak(MYRINET), peak(QUADRICS), NO_MARGIN)],
     );
     let both = |setup: Setup, op, n| (setup.latency(op, HOST_HOST, n), setup.bilat(op, n));
     table.checks(
         &["MT-183"],
         "longer than one way from 4 B to 4 KiB, writes and sends",
         ["write", "send"].into_iter().flat_map(|op| {
-            LATENCIES.map(|n| {
+            LATENCY_SIZES.map(|n| {
                 let (one, two) = both(MYRINET, op, n);
-                Check::below(format!("{op} of {n} B, us"), one, two, 0.0)
+                Check::below(format!("{op} of {n} B, us"), one, two, NO_MARGIN)
             })
         }),
     );
     table.checks(
         &["MT-184"],
         "not longer than one way by more than 3 % from 4 B to 4 KiB",
-        LATENCIES.map(|n| {
+        LATENCY_SIZES.map(|n| {
             let (one, two) = both(QUADRICS, "write", n);
             Check::at_most(format!("{n} B, us"), two, one, 0.03)
         }),

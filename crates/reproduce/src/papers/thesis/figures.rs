@@ -1,7 +1,9 @@
 //! The thesis's figures: 3.1 to 3.12 and 4.1 to 4.14.
 
 use super::features::{BUFFER, MTUS, PAGE, SETS, SHARES, SMALL_BUFFER, SPARSE_SETS, SPOT, numbers_of_pieces};
-use super::setups::{BOTH, COARSE, LATENCIES, MYRINET, QUADRICS, SMALL, SWEEP, THREE, VAPI, in_mib};
+use super::setups::{
+    COARSE, LATENCY_SIZES, MYRINET, QUADRICS, SMALL, SWEEP, THREE, VAPI, VAPI_AND_IBAL, in_mib,
+};
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{HOST_HOST, Reuse, Setup};
 use crate::papers::figure::{Axis, BYTES, FigurePlan, MIB, US, US_LOG};
@@ -37,24 +39,24 @@ fn basic() -> Vec<FigurePlan> {
     let mut bandwidth = figure("3.2", "bandwidth", "Bandwidth").axes(BYTES, MIB);
     let mut bilat = figure("3.3(a)", "bilat", "Latency both ways at once").axes(BYTES, US);
     let mut bibw = figure("3.3(b)", "bibw", "Bandwidth both ways").axes(BYTES, MIB);
-    for (name, setup) in BOTH {
+    for (name, setup) in VAPI_AND_IBAL {
         for (op, called) in [("write", "RDMA"), ("send", "send/receive")] {
             let label = format!("{name}, {called}");
-            latency = latency.curve(label.clone(), LATENCIES, |n| setup.latency(op, HOST_HOST, n));
-            bilat = bilat.curve(label.clone(), LATENCIES, |n| setup.bilat(op, n));
+            latency = latency.curve(label.clone(), LATENCY_SIZES, |n| setup.latency(op, HOST_HOST, n));
+            bilat = bilat.curve(label.clone(), LATENCY_SIZES, |n| setup.bilat(op, n));
             let uni = |n| in_mib(setup.bandwidth(op, HOST_HOST, 1, n));
             bandwidth = bandwidth.curve(label.clone(), SWEEP, uni);
             bibw = bibw.curve(label, SWEEP, |n| in_mib(setup.bibw(op, HOST_HOST, 1, n)));
         }
     }
     for (i, id) in ["MT-082", "MT-083", "MT-084", "MT-085"].into_iter().enumerate() {
-        latency = latency.point(i, id, SMALL);
+        latency = latency.published_point(i, id, SMALL);
     }
     vec![
         latency,
-        bandwidth.level(0, "MT-089").level(2, "MT-090"),
+        bandwidth.published_level(0, "MT-089").published_level(2, "MT-090"),
         bilat,
-        bibw.level(0, "MT-097").level(2, "MT-097"),
+        bibw.published_level(0, "MT-097").published_level(2, "MT-097"),
     ]
 }
 
@@ -74,14 +76,14 @@ fn host() -> Vec<FigurePlan> {
         figure("3.4(a)", "host_overhead_latency", "Processor time of a message").axes(BYTES, us);
     let mut notify = figure("3.5", "completion_notification", "What notification adds").axes(BYTES, US);
     let mut sleep = figure("3.6", "blocking", "Polling and sleeping").axes(BYTES, US);
-    for (name, setup) in BOTH {
+    for (name, setup) in VAPI_AND_IBAL {
         overhead = overhead.curve(name, FEW, |n| setup.overhead(n));
         notify = notify.curve(name, FEW, |n| setup.notify(n));
         let polled = move |n| setup.latency("send", HOST_HOST, n);
         sleep = sleep.curve(format!("{name}, polling"), FEW, polled);
         sleep = sleep.curve(format!("{name}, sleeping"), FEW, |n| setup.blocking(n) + polled(n));
     }
-    vec![overhead, computing("3.4(b)", &BOTH).level(0, "MT-103"), notify, sleep]
+    vec![overhead, computing("3.4(b)", &VAPI_AND_IBAL).published_level(0, "MT-103"), notify, sleep]
 }
 
 fn late(setup: Setup, reuse: Reuse, size: u64) -> Quantity {
@@ -102,7 +104,7 @@ fn buffers() -> Vec<FigurePlan> {
         figure("3.7(c)", "buffer_reuse_s2", "Latency of 64 B by reuse").axes(shares, US),
         figure("3.7(d)", "buffer_reuse_s2", "Bandwidth of 512 KiB by reuse").axes(shares, MIB),
     ];
-    for (name, s) in BOTH {
+    for (name, s) in VAPI_AND_IBAL {
         let [a, b, c, d] = plans;
         plans = [
             a.curve(name, SPARSE_SETS, |w| late(s, Reuse::Set(w), SMALL_BUFFER)),
@@ -120,7 +122,7 @@ fn shapes() -> Vec<FigurePlan> {
     let (mut lates, mut fasts, mut packets) = (Vec::new(), Vec::new(), Vec::new());
     let mut rooms_plan = figure("3.10", "max_sge", "Latency of 64 B by room for pieces").axes(room, US);
     let mut pieces = figure("3.11", "multi_segments", "Latency of messages in pieces").axes(BYTES, US);
-    for (name, setup) in BOTH {
+    for (name, setup) in VAPI_AND_IBAL {
         rooms_plan = rooms_plan
             .curve(name, numbers_of_pieces(setup), |s| setup.level("maxsge", "latency", ("sge", s), 64));
         for g in [1, 2, 4, 8] {
@@ -130,7 +132,7 @@ fn shapes() -> Vec<FigurePlan> {
         }
     }
     let numbers = [["3.8(a)", "3.9(a)", "3.12(a)", "3.12(b)"], ["3.8(b)", "3.9(b)", "3.12(c)", "3.12(d)"]];
-    for ((_, setup), [late, fast, mtu_late, mtu_fast]) in BOTH.into_iter().zip(numbers) {
+    for ((_, setup), [late, fast, mtu_late, mtu_fast]) in VAPI_AND_IBAL.into_iter().zip(numbers) {
         let connections = |quantity, size| move |q| setup.level("connections", quantity, ("qps", q), size);
         let qps = Axis::linear("queue pairs");
         lates.push(figure(late, "multi_connections", "Latency of 64 B by queue pairs").axes(qps, US).curve(
@@ -169,11 +171,11 @@ fn three_basic() -> Vec<FigurePlan> {
     let mut latency = figure("4.1", "latency", "Latency of three networks").axes(BYTES, US);
     let mut bilat = figure("4.4", "bilat", "Latency both ways of three networks").axes(BYTES, US);
     for (name, setup, op) in kinds {
-        latency = latency.curve(name, LATENCIES, |n| setup.latency(op, HOST_HOST, n));
-        bilat = bilat.curve(name, LATENCIES, |n| setup.bilat(op, n));
+        latency = latency.curve(name, LATENCY_SIZES, |n| setup.latency(op, HOST_HOST, n));
+        bilat = bilat.curve(name, LATENCY_SIZES, |n| setup.bilat(op, n));
     }
     for (i, id) in ["MT-172", "MT-171", "MT-173", "MT-174", "MT-169"].into_iter().enumerate() {
-        latency = latency.point(i, id, SMALL);
+        latency = latency.published_point(i, id, SMALL);
     }
     let mut uni = figure("4.2", "bandwidth", "Bandwidth of three networks").axes(BYTES, MIB);
     let mut windows = figure("4.3", "bandwidth_window", "Bandwidth by window").axes(BYTES, MIB);
@@ -182,9 +184,10 @@ fn three_basic() -> Vec<FigurePlan> {
     for (i, (name, setup)) in THREE.into_iter().enumerate() {
         uni = uni
             .curve(name, COARSE, |n| in_mib(setup.bandwidth("write", HOST_HOST, 1, n)))
-            .level(i, marks[i][0]);
-        both =
-            both.curve(name, COARSE, |n| in_mib(setup.bibw("write", HOST_HOST, 1, n))).level(i, marks[i][1]);
+            .published_level(i, marks[i][0]);
+        both = both
+            .curve(name, COARSE, |n| in_mib(setup.bibw("write", HOST_HOST, 1, n)))
+            .published_level(i, marks[i][1]);
         for window in WINDOWS {
             let of = |n| in_mib(setup.window(window).bandwidth("write", HOST_HOST, 1, n));
             windows = windows.curve(format!("{name}, W = {window}"), [1 << 10, 4 << 10, 64 << 10], of);
@@ -206,10 +209,17 @@ fn three_host() -> Vec<FigurePlan> {
         sleep = sleep.curve(name, FEW, |n| setup.blocking(n));
     }
     vec![
-        overhead.point(0, "MT-190", SMALL).point(1, "MT-192", SMALL).point(2, "MT-191", SMALL),
+        overhead
+            .published_point(0, "MT-190", SMALL)
+            .published_point(1, "MT-192", SMALL)
+            .published_point(2, "MT-191", SMALL),
         computing("4.7", &THREE),
-        notify.level(0, "MT-201").band(1, "MT-202").point(2, "MT-199", SMALL).point(2, "MT-198", 4 << 10),
-        sleep.point(1, "MT-204", SMALL).point(2, "MT-205", SMALL),
+        notify
+            .published_level(0, "MT-201")
+            .published_range(1, "MT-202")
+            .published_point(2, "MT-199", SMALL)
+            .published_point(2, "MT-198", 4 << 10),
+        sleep.published_point(1, "MT-204", SMALL).published_point(2, "MT-205", SMALL),
     ]
 }
 

@@ -1,8 +1,8 @@
 //! What communication costs the processor (3.3.4 to 3.3.6, 4.3.4 to 4.3.6): overhead, computation during transfers,
 //! notification, blocking.
 
-use super::setups::{BOTH, IBAL, LATENCIES, MYRINET, QUADRICS, SMALL, THREE, VAPI, in_mib};
-use crate::claims::check::Check;
+use super::setups::{IBAL, LATENCY_SIZES, MYRINET, QUADRICS, SMALL, THREE, VAPI, VAPI_AND_IBAL, in_mib};
+use crate::claims::check::{Check, NO_MARGIN, NO_TOLERANCE};
 use crate::claims::claim::ClaimTable;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::{HOST_HOST, Setup};
@@ -26,7 +26,8 @@ fn overhead(table: &mut ClaimTable) {
     table.checks(
         &["MT-101"],
         "both posts and an empty poll take longer under IBAL at 4 B, 64 B and 1 KiB",
-        [4, 64, 1024].map(|n| Check::below(format!("{n} B, us"), VAPI.overhead(n), IBAL.overhead(n), 0.0)),
+        [4, 64, 1024]
+            .map(|n| Check::below(format!("{n} B, us"), VAPI.overhead(n), IBAL.overhead(n), NO_MARGIN)),
     );
     let cheap = IBAL.with(whatif::CALLS_AS_VAPI);
     table.checks(
@@ -45,8 +46,8 @@ fn overhead(table: &mut ClaimTable) {
         &["MT-193"],
         how,
         [
-            Check::below("Quadrics and InfiniBand, us", small(QUADRICS), small(VAPI), 0.0),
-            Check::below("Myrinet and Quadrics, us", small(MYRINET), small(QUADRICS), 0.0),
+            Check::below("Quadrics and InfiniBand, us", small(QUADRICS), small(VAPI), NO_MARGIN),
+            Check::below("Myrinet and Quadrics, us", small(MYRINET), small(QUADRICS), NO_MARGIN),
         ],
     );
     table.not_modelled(
@@ -68,13 +69,18 @@ fn overlap(table: &mut ClaimTable) {
         &["MT-103"],
         "bandwidth of four messages of 1 MiB each way at a time, nothing computed, in 2^20 bytes per second; mean of VAPI \
          and IBAL",
-        Quantity::mean(BOTH.map(|(_, setup)| in_mib(setup.busy(0, LONG)))),
+        Quantity::mean(VAPI_AND_IBAL.map(|(_, setup)| in_mib(setup.busy(0, LONG)))),
     );
     table.checks(
         &["MT-246"],
         "nine tenths of an iteration's time are computed, and 98 % of the bandwidth is left",
         THREE.map(|(name, setup)| {
-            Check::at_most(format!("{name}, MB/s"), setup.busy(0, LONG) * 0.98, setup.busy(90, LONG), 0.0)
+            Check::at_most(
+                format!("{name}, MB/s"),
+                setup.busy(0, LONG) * 0.98,
+                setup.busy(90, LONG),
+                NO_TOLERANCE,
+            )
         }),
     );
 }
@@ -86,7 +92,7 @@ fn notification(table: &mut ClaimTable) {
     table.within(
         &["MT-202"],
         "latency that a send behind it adds to a directed send, at every size from 4 B to 4 KiB",
-        LATENCIES.map(|n| MYRINET.notify_by_send(n)),
+        LATENCY_SIZES.map(|n| MYRINET.notify_by_send(n)),
     );
     table.number(&["MT-198"], "latency that an event adds to a put of 4 KiB", QUADRICS.notify(LARGE));
     table.number(
@@ -101,17 +107,17 @@ fn notification(table: &mut ClaimTable) {
     );
     let by_poll = |name: &str, setup: Setup| {
         let slow = setup.with(whatif::POLL_SLOWER).notify(SMALL);
-        Check::below(format!("{name}, us"), 1.0.into(), slow - setup.notify(SMALL), 0.0)
+        Check::below(format!("{name}, us"), 1.0.into(), slow - setup.notify(SMALL), NO_MARGIN)
     };
     let how =
         "a poll that costs 2 us more lengthens a notified write by 1 us more than one that is not notified";
     table.checks(&["MT-019"], how, [by_poll("InfiniBand", VAPI)]);
     table.checks(&["MT-020"], how, [by_poll("Quadrics", QUADRICS)]);
-    table.checks(&["MT-248"], how, BOTH.map(|(name, setup)| by_poll(name, setup)));
+    table.checks(&["MT-248"], how, VAPI_AND_IBAL.map(|(name, setup)| by_poll(name, setup)));
     table.checks(
         &["MT-021", "MT-249"],
         "what tells the target of a directed send adds a third of a send's latency at least",
-        [Check::below("us", MYRINET.latency("send", HOST_HOST, SMALL) / 3.0, extra(MYRINET), 0.0)],
+        [Check::below("us", MYRINET.latency("send", HOST_HOST, SMALL) / 3.0, extra(MYRINET), NO_MARGIN)],
     );
 }
 
@@ -122,7 +128,8 @@ fn blocking(table: &mut ClaimTable) {
     table.number(&["MT-203"], how, extra(VAPI));
     table.number(&["MT-204"], how, extra(MYRINET));
     table.number(&["MT-205"], how, extra(QUADRICS));
-    let order = |what: &str, a: Setup, b: Setup| Check::below(format!("{what}, us"), extra(a), extra(b), 0.0);
+    let order =
+        |what: &str, a: Setup, b: Setup| Check::below(format!("{what}, us"), extra(a), extra(b), NO_MARGIN);
     table.checks(
         &["MT-206"],
         how,
@@ -141,7 +148,7 @@ fn blocking(table: &mut ClaimTable) {
     table.checks(
         &["MT-112"],
         "without the time until the handler's thread and the sleeping one run, less than half is left",
-        BOTH.map(|(name, setup)| {
+        VAPI_AND_IBAL.map(|(name, setup)| {
             Check::below(format!("{name}, us"), extra(setup.with(whatif::NO_WAKE_UP)), extra(setup), 0.5)
         }),
     );

@@ -12,7 +12,7 @@ pub(crate) const VAPI: Setup = Setup { card: "model:mt23108-vapi", tuning: TUNIN
 /// The InfiniBand card under IBAL.
 pub(crate) const IBAL: Setup = Setup { card: "model:mt23108-ibal", tuning: TUNING, options: "" };
 /// Both libraries of the first card, with their names.
-pub(crate) const BOTH: [(&str, Setup); 2] = [("VAPI", VAPI), ("IBAL", IBAL)];
+pub(crate) const VAPI_AND_IBAL: [(&str, Setup); 2] = [("VAPI", VAPI), ("IBAL", IBAL)];
 /// Myrinet under GM.
 pub(crate) const MYRINET: Setup = Setup { card: "model:myrinet-gm", tuning: TUNING, options: "" };
 /// Quadrics under Elanlib.
@@ -24,7 +24,7 @@ pub(crate) const THREE: [(&str, Setup); 3] =
 /// Bytes of a small message.
 pub(crate) const SMALL: u64 = 4;
 /// Sizes of Figures 3.1 and 3.3(a).
-pub(crate) const LATENCIES: [u64; 6] = [4, 16, 64, 256, 1 << 10, 4 << 10];
+pub(crate) const LATENCY_SIZES: [u64; 6] = [4, 16, 64, 256, 1 << 10, 4 << 10];
 /// Sizes of Figures 3.2 and 3.3(b).
 pub(crate) const SWEEP: [u64; 10] =
     [64, 256, 1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20];

@@ -184,6 +184,7 @@ impl Node {
         self.hub.join(session, Edge::between(last, 0), answer)
     }
 
+    /// Posts all parts of the message to the next node.
     fn forward(&self) -> Result<(), Fault> {
         self.parts
             .iter()
@@ -192,52 +193,55 @@ impl Node {
     }
 
     /// Waits for `count` messages; the caller reposts the receives later.
-    fn take(&self, count: usize, deadline: Option<Time>) -> Result<(), Fault> {
-        (0..count).try_for_each(|_| self.hub.take(deadline).map(drop))
+    fn wait_messages(&self, count: usize, deadline: Option<Time>) -> Result<(), Fault> {
+        (0..count).try_for_each(|_| self.hub.wait_message(deadline).map(drop))
     }
 
     /// Reposts receives for the parts of a message and for the message that followed on the first connection.
-    fn renew(&self) -> Result<(), Fault> {
-        (0..self.ports).try_for_each(|port| self.hub.renew(port))?;
-        self.hub.renew(0)
+    fn repost_receives(&self) -> Result<(), Fault> {
+        (0..self.ports).try_for_each(|port| self.hub.repost_receive(port))?;
+        self.hub.repost_receive(0)
     }
 
-    /// An operation of the first node; returns the time until the answer.
+    /// An operation of the first node: sends the message and waits for the last node's answer. Then, untimed,
+    /// an empty message goes along the chain and back. Returns the time until the answer.
     fn send(&self, session: &Session<'_>, deadline: Option<Time>) -> Result<Span, Fault> {
         let (host, hub, answer) = (session.host, &self.hub, self.ports);
         let began = host.now();
         self.forward()?;
-        hub.take(deadline)?;
+        hub.wait_message(deadline)?;
         let took = host.now() - began;
-        hub.renew(answer)?;
-        hub.tell(self.next)?;
-        hub.renew(hub.take(deadline)?)?;
-        hub.done(self.ports + 1, deadline)?;
+        hub.repost_receive(answer)?;
+        hub.send_empty(self.next)?;
+        hub.repost_receive(hub.wait_message(deadline)?)?;
+        hub.wait_requests(self.ports + 1, deadline)?;
         Ok(took)
     }
 
+    /// An operation of a node in the middle: forwards the message, uploads it, and forwards the empty message.
     fn pass_on(&self, deadline: Option<Time>) -> Result<(), Fault> {
-        self.take(self.ports, deadline)?;
+        self.wait_messages(self.ports, deadline)?;
         self.forward()?;
         if let Some(upload) = &self.upload {
             upload.run(deadline)?;
         }
-        self.hub.done(self.ports, deadline)?;
-        self.take(1, deadline)?;
+        self.hub.wait_requests(self.ports, deadline)?;
+        self.wait_messages(1, deadline)?;
         // Before the next operation can begin.
-        self.renew()?;
-        self.hub.tell(self.next)?;
-        self.hub.done(1, deadline)
+        self.repost_receives()?;
+        self.hub.send_empty(self.next)?;
+        self.hub.wait_requests(1, deadline)
     }
 
+    /// An operation of the last node: answers the message, and then the empty message.
     fn receive(&self, deadline: Option<Time>) -> Result<(), Fault> {
         let answer = self.ports;
-        self.take(self.ports, deadline)?;
-        self.hub.tell(answer)?;
-        self.take(1, deadline)?;
-        self.renew()?;
-        self.hub.tell(answer)?;
-        self.hub.done(2, deadline)
+        self.wait_messages(self.ports, deadline)?;
+        self.hub.send_empty(answer)?;
+        self.wait_messages(1, deadline)?;
+        self.repost_receives()?;
+        self.hub.send_empty(answer)?;
+        self.hub.wait_requests(2, deadline)
     }
 
     fn operate(&self, session: &Session<'_>, count: u64, deadline: Option<Time>) -> Result<Span, Fault> {

@@ -203,34 +203,34 @@ impl Spot {
         for _ in 0..count {
             let began = host.now();
             if self.op == Op::SendReceive {
-                (0..self.slaves).try_for_each(|slave| hub.tell(slave))?;
+                (0..self.slaves).try_for_each(|slave| hub.send_empty(slave))?;
                 let mut last = None;
                 for _ in 0..self.slaves {
-                    // Renewed while the others' are awaited: that is part of serving many.
-                    last.map_or(Ok(()), |link| hub.renew(link))?;
-                    last = Some(hub.take(deadline)?);
+                    // Reposted while the others' messages are awaited: that is part of serving many.
+                    last.map_or(Ok(()), |link| hub.repost_receive(link))?;
+                    last = Some(hub.wait_message(deadline)?);
                 }
                 spent += host.now() - began;
-                last.map_or(Ok(()), |link| hub.renew(link))?;
-                hub.done(self.slaves, deadline)?;
+                last.map_or(Ok(()), |link| hub.repost_receive(link))?;
+                hub.wait_requests(self.slaves, deadline)?;
                 continue;
             }
             for (slave, (op, sges)) in self.requests.iter().enumerate() {
                 hub.post(slave, *op, sges)?;
             }
             if self.op == Op::Read {
-                hub.done(self.slaves, deadline)?;
+                hub.wait_requests(self.slaves, deadline)?;
                 spent += host.now() - began;
                 continue;
             }
-            let last = hub.take(deadline)?;
+            let last = hub.wait_message(deadline)?;
             spent += host.now() - began;
-            hub.renew(last)?;
-            (0..others).try_for_each(|slave| hub.tell(slave))?;
+            hub.repost_receive(last)?;
+            (0..others).try_for_each(|slave| hub.send_empty(slave))?;
             for _ in 0..others {
-                hub.renew(hub.take(deadline)?)?;
+                hub.repost_receive(hub.wait_message(deadline)?)?;
             }
-            hub.done(self.slaves + others, deadline)?;
+            hub.wait_requests(self.slaves + others, deadline)?;
         }
         Ok(without(spent, self.one_way * count))
     }
@@ -238,19 +238,19 @@ impl Spot {
     /// A slave's part in a write or a send.
     fn answer(&self, deadline: Option<Time>) -> Result<(), Fault> {
         if self.op == Op::SendReceive {
-            self.hub.take(deadline)?;
+            self.hub.wait_message(deadline)?;
             self.hub.post(0, SendOp::Send, &[self.memory.sge(0, self.size as u32)])?;
-            self.hub.renew(0)?;
-            return self.hub.done(1, deadline);
+            self.hub.repost_receive(0)?;
+            return self.hub.wait_requests(1, deadline);
         }
         for _ in 0..if self.is_last() { 1 } else { 2 } {
-            self.hub.take(deadline)?;
+            self.hub.wait_message(deadline)?;
         }
-        self.hub.tell(0)?;
+        self.hub.send_empty(0)?;
         for _ in 0..if self.is_last() { 1 } else { 2 } {
-            self.hub.renew(0)?;
+            self.hub.repost_receive(0)?;
         }
-        self.hub.done(1, deadline)
+        self.hub.wait_requests(1, deadline)
     }
 
     fn operate(&self, session: &Session<'_>, count: u64, deadline: Option<Time>) -> Result<Span, Fault> {

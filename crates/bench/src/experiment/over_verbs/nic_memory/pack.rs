@@ -43,10 +43,14 @@ impl Experiment for Pack {
 
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let reuses: &[&str] = if quick { &["0", "100"] } else { &["0", "20", "80", "100"] };
-        let mut ways = vec![variant(&[(factor::OP, "host-pack")]), variant(&[(factor::OP, "nic-pack")])];
-        ways.extend(reuses.iter().map(|reuse| variant(&[(factor::OP, "gather"), (factor::REUSE, reuse)])));
+        let mut variants = vec![variant(&[(factor::OP, "host-pack")]), variant(&[(factor::OP, "nic-pack")])];
+        variants
+            .extend(reuses.iter().map(|reuse| variant(&[(factor::OP, "gather"), (factor::REUSE, reuse)])));
         let quantities = ["time", "cpu"];
-        quantities.iter().flat_map(|what| ways.iter().map(|way| with(way, factor::QUANTITY, what))).collect()
+        quantities
+            .iter()
+            .flat_map(|what| variants.iter().map(|variant| with(variant, factor::QUANTITY, what)))
+            .collect()
     }
 
     fn usual_sizes(&self, _quick: bool) -> Option<&'static [u64]> {
@@ -153,7 +157,7 @@ fn piece(user: &Mr, block: u32, index: usize) -> Sge {
 
 /// One side of a transfer of blocks.
 struct Packer {
-    way: Packing,
+    packing: Packing,
     client: bool,
     link: Endpoint,
     /// The blocks with their gaps, registered for the lifetime of the cell.
@@ -178,13 +182,13 @@ impl Packer {
             Endpoint::create(session.device, Depth { pieces: BLOCKS as u32, ..Depth::new(4, RECEIVES) })?;
         let user = register("host", &link.pd, 2 * whole as usize)?;
         let sink = register("host", &link.pd, whole as usize)?;
-        let way = Packing::of(session, &link, &user, block)?;
+        let packing = Packing::of(session, &link, &user, block)?;
         link.post_receives(0, RECEIVES, &[])?;
         link.connect(session)?;
         let remote = exchange(session, &sink)?;
         let (client, seed) = (session.is_client(), session.settings.seed);
         Ok(Self {
-            way,
+            packing,
             client,
             link,
             user,
@@ -198,10 +202,10 @@ impl Packer {
 
     /// Brings the blocks together and sends them; `index` counts the operations of a cycle.
     fn send(&mut self, host: &Host, index: usize, deadline: Option<Time>) -> Result<(), Fault> {
-        let Self { way, link, user, block, meter, .. } = self;
+        let Self { packing, link, user, block, meter, .. } = self;
         let whole = BLOCKS as u32 * *block;
         let op = SendOp::WriteImm(self.remote, 0);
-        match way {
+        match packing {
             Packing::Host(staging) => {
                 for index in 0..BLOCKS {
                     meter.call(host, || copy(host, (user.buf(), staging.buf()), *block as usize, index))?;
@@ -289,7 +293,7 @@ impl Side for Packer {
     fn warm(&mut self, _session: &mut Session<'_>) -> Result<(), Fault> {
         self.user.buf().fill(0x5a);
         self.sink.buf().fill(0);
-        if let Packing::Host(staging) | Packing::Nic(staging, ..) = &self.way {
+        if let Packing::Host(staging) | Packing::Nic(staging, ..) = &self.packing {
             staging.buf().fill(0);
         }
         Ok(())
@@ -317,7 +321,7 @@ impl Side for Packer {
 
     /// If only some operations register, the number of operations in one repeating cycle.
     fn messages(&self) -> u64 {
-        match &self.way {
+        match &self.packing {
             Packing::Gather(cycle) => cycle.len() as u64,
             _ => 1,
         }

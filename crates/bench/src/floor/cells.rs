@@ -1,4 +1,4 @@
-//! Which floors a kind of device needs, and in which sizes they are measured.
+//! Which floors a device needs, and at which sizes they are measured.
 
 use results::variant::{factor, variant};
 use std::collections::BTreeSet;
@@ -9,13 +9,13 @@ use super::assign::{has_floor, is_sends};
 use crate::experiment::Cell;
 use crate::experiment::floor::{FLOOR, SMALL, WHATS, only_size};
 
-/// The floors of this kind of device that these cells need.
-pub(crate) fn cells(kind: Baseline, beside: &[Cell]) -> Vec<Cell> {
+/// The cells that measure the floors of these cells (`beside`) on a device with this baseline.
+pub(crate) fn cells(baseline: Baseline, beside: &[Cell]) -> Vec<Cell> {
     let sizes = |of: &dyn Fn(&str) -> bool| -> BTreeSet<u64> {
         beside.iter().filter(|c| c.size > 0 && of(&c.experiment)).map(|c| c.size).collect()
     };
     let mut all = Vec::new();
-    for (what, _) in WHATS.iter().filter(|(_, whose)| *whose == kind) {
+    for (what, _) in WHATS.iter().filter(|(_, whose)| *whose == baseline) {
         let sizes = match (only_size(what), *what) {
             (Some(size), _) => BTreeSet::from([size]),
             (None, "tcp") => &sizes(&|e| ["latency", "bilat"].contains(&e) || is_sends(e)) | &[SMALL].into(),
@@ -28,7 +28,7 @@ pub(crate) fn cells(kind: Baseline, beside: &[Cell]) -> Vec<Cell> {
     all
 }
 
-/// Every floor there is, for all these sizes.
+/// The cells that measure every floor there is, at all these sizes.
 pub(crate) fn every_cell(sizes: &[u64]) -> Vec<Cell> {
     let mut all = Vec::new();
     for (what, _) in WHATS {
@@ -41,6 +41,7 @@ pub(crate) fn every_cell(sizes: &[u64]) -> Vec<Cell> {
     all
 }
 
+/// Adds the cells that measure one floor at these sizes.
 fn add(all: &mut Vec<Cell>, what: &str, sizes: BTreeSet<u64>) {
     let cell = |size| Cell {
         experiment: FLOOR.to_owned(),
@@ -61,15 +62,16 @@ mod tests {
         vec![cell("latency", 64), cell("bandwidth", 4096), cell("bibw", 100), cell("memory", 0)]
     }
 
-    fn told(cells: &[Cell]) -> Vec<String> {
+    /// The floors of cells, in words.
+    fn floor_names(cells: &[Cell]) -> Vec<String> {
         cells.iter().map(|c| format!("{} {}", c.variant.get(factor::WHAT).expect("what"), c.size)).collect()
     }
 
     #[test]
     fn a_device_has_the_floors_that_its_cells_need() {
         let sockets = ["tcp 8", "tcp 64", "tcp-sleep 8", "tcp-stream 4096", "tcp-both 100"];
-        assert_eq!(told(&cells(Baseline::Sockets, &beside())), sockets);
-        let memory = told(&cells(Baseline::Memory, &beside()));
+        assert_eq!(floor_names(&cells(Baseline::Sockets, &beside())), sockets);
+        let memory = floor_names(&cells(Baseline::Memory, &beside()));
         assert!(
             memory.contains(&"line 64".to_owned()) && memory.contains(&"memcpy 100".to_owned()),
             "{memory:?}"
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn asked_for_by_name_all_are_measured() {
-        let all = told(&every_cell(&[8, 512]));
+        let all = floor_names(&every_cell(&[8, 512]));
         for what in ["line 64", "memcpy 512", "futex 0", "tcp 512", "tcp-both 8", "tcp-sleep 8"] {
             assert!(all.contains(&what.to_owned()), "{what}: {all:?}");
         }
