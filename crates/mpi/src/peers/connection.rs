@@ -32,8 +32,6 @@ pub(crate) enum Payload<'a> {
     None,
     /// The program's data, which do not change until the message has been sent.
     User(Cow<'a, Buffer>),
-    /// Contiguous data of the program, which do not change until the message has been sent.
-    Piece(Piece),
     /// A copy.
     Own(Vec<u8>),
     /// Contiguous data of the program, sent by the device without a copy. They do not change until the device has read them: a
@@ -43,17 +41,17 @@ pub(crate) enum Payload<'a> {
 
 impl Payload<'_> {
     /// The key that is returned when data without a copy have been sent.
-    fn key(&self) -> Option<SlotKey> {
+    pub(crate) fn key(&self) -> Option<SlotKey> {
         if let Self::Zcopy { key, .. } = self { *key } else { None }
     }
+}
 
-    /// The bytes of a payload of up to [`LINE_MAX`] bytes, padded with zeros.
-    fn line_words(&self) -> [u64; 2] {
-        let mut bytes = [0; LINE_MAX];
-        self.load(&mut bytes[..self.len()]);
-        let word = |part: Option<&[u8; 8]>| part.map_or(0, |part| u64::from_ne_bytes(*part));
-        [word(bytes.first_chunk()), word(bytes.last_chunk())]
-    }
+/// The bytes of a payload of up to [`LINE_MAX`] bytes, padded with zeros.
+fn line_words(payload: &impl transport::Payload) -> [u64; 2] {
+    let mut bytes = [0; LINE_MAX];
+    payload.load(&mut bytes[..payload.len()]);
+    let word = |part: Option<&[u8; 8]>| part.map_or(0, |part| u64::from_ne_bytes(*part));
+    [word(bytes.first_chunk()), word(bytes.last_chunk())]
 }
 
 impl transport::Payload for Payload<'_> {
@@ -62,7 +60,6 @@ impl transport::Payload for Payload<'_> {
         match self {
             Self::None => 0,
             Self::User(buffer) => buffer.len() as usize,
-            Self::Piece(piece) => piece.len(),
             Self::Own(bytes) => bytes.len(),
             Self::Zcopy { bytes, .. } => bytes.len(),
         }
@@ -78,7 +75,6 @@ impl transport::Payload for Payload<'_> {
         match self {
             Self::None => {}
             Self::User(buffer) => buffer.load(into),
-            Self::Piece(piece) => piece.buffer().load(into),
             Self::Own(bytes) => into.copy_from_slice(bytes),
             Self::Zcopy { bytes, .. } => bytes.buffer().load(into),
         }
@@ -89,7 +85,6 @@ impl transport::Payload for Payload<'_> {
         match self {
             Self::None => Ok(()),
             Self::User(buffer) => buffer.load_to(memory, at),
-            Self::Piece(piece) => piece.load_to(memory, at),
             Self::Own(bytes) => memory.write(at, bytes),
             Self::Zcopy { bytes, .. } => bytes.load_to(memory, at),
         }
@@ -373,7 +368,7 @@ impl Connection {
 
     /// Whether a message can be sent now.
     #[inline]
-    pub(crate) fn may_send(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
+    pub(crate) fn may_send(&mut self, message: &Message, payload: &impl transport::Payload) -> bool {
         let len = message.head_len() + payload.len();
         // A record may need a second write for the wrap-around mark.
         let rooms = self.queue.has_room_for(2);
@@ -398,15 +393,21 @@ impl Connection {
 
     /// Sends a message; the caller has checked [`Connection::may_send`]. The payload may be reused when this returns.
     ///
-    /// For data [sent without a copy](Payload::Zcopy), a completion reports that instead.
-    pub(crate) fn send(&mut self, host: &Host, message: &Message, payload: &Payload<'_>) -> Result<()> {
+    /// For data [sent without a copy](Payload::Zcopy), a completion reports that instead; `key` is returned with it.
+    pub(crate) fn send(
+        &mut self,
+        host: &Host,
+        message: &Message,
+        payload: &impl transport::Payload,
+        key: Option<SlotKey>,
+    ) -> Result<()> {
         if let Some(outbox) = &mut self.outbox {
             let len = payload.len();
             if let (Message::Eager { match_key, answer: None }, Some(line)) = (message, &mut self.line)
                 && len <= LINE_MAX
                 && line.is_free()
             {
-                line.put(&line_message(*match_key, payload.line_words(), len, outbox.records()));
+                line.put(&line_message(*match_key, line_words(payload), len, outbox.records()));
                 self.traffic.count(Proto::EagerLine, len);
             } else {
                 outbox.put(message, payload)?;
@@ -420,7 +421,7 @@ impl Connection {
         }
         let is_inline = message.head_len() + payload.len() <= INLINE;
         self.count(if is_inline { Proto::EagerInline } else { Proto::EagerCopy }, message, payload.len());
-        let options = (self.flags(SendOp::Send), payload.key().map_or(Signal::Sometimes, Signal::Key));
+        let options = (self.flags(SendOp::Send), key.map_or(Signal::Sometimes, Signal::Key));
         Ok(self.queue.send(0, message.bytes(0), payload, options, |bytes| host.charge_copy(bytes))?)
     }
 
@@ -528,10 +529,10 @@ impl Connection {
     /// Sends an eager message that cannot be stored, if there is room for it. Returns whether it was sent.
     #[inline(never)] // out of line, so that sends by the line save no registers for it
     fn post_piece(&mut self, host: &Host, match_key: MatchKey, piece: Piece) -> Result<bool> {
-        let (message, payload) = (Message::Eager { match_key, answer: None }, Payload::Piece(piece));
-        let may_send = self.may_send(&message, &payload);
+        let message = Message::Eager { match_key, answer: None };
+        let may_send = self.may_send(&message, &piece);
         if may_send {
-            self.send(host, &message, &payload)?;
+            self.send(host, &message, &piece, None)?;
         }
         Ok(may_send)
     }
@@ -592,7 +593,7 @@ impl Connection {
         &mut self,
         host: &Host,
         message: &Message,
-        payload: &Payload<'_>,
+        payload: &impl transport::Payload,
         signal: Signal<SlotKey>,
     ) -> Result<()> {
         let options = (self.write_flags(), signal);

@@ -516,7 +516,12 @@ impl Transport {
     ///
     /// # Errors
     /// The process is lost, or cannot be reached.
-    pub(crate) fn send_now(&mut self, to: u32, message: &Message, payload: &Payload<'_>) -> Result<bool> {
+    pub(crate) fn send_now(
+        &mut self,
+        to: u32,
+        message: &Message,
+        payload: &impl transport::Payload,
+    ) -> Result<bool> {
         let at = self.peer(to)?;
         let (PeerState::Open(number), true) = (&self.peers[at].state, self.peers[at].queue.is_empty()) else {
             return Ok(false);
@@ -525,7 +530,7 @@ impl Transport {
         if !connection.may_send(message, payload) {
             return Ok(false);
         }
-        let sent = connection.send(&self.host, message, payload).map(|()| true);
+        let sent = connection.send(&self.host, message, payload, None).map(|()| true);
         sent.map_err(|error| self.lose(at, error))
     }
 
@@ -945,7 +950,7 @@ impl Transport {
         while let Some(task) = peer.queue.front() {
             let done = match task {
                 QueuedRequest::Send { message, payload, .. } if connection.may_send(message, payload) => {
-                    connection.send(&self.host, message, payload)
+                    connection.send(&self.host, message, payload, payload.key())
                 }
                 QueuedRequest::Access { op, piece, key } if connection.may_access(*op) => {
                     self.polls = 0;
