@@ -375,37 +375,39 @@ impl Transport {
     /// # Errors
     /// No device reaches the process.
     #[inline]
-    pub(crate) fn protocol(&mut self, to: u32, len: u64, has: Conditions) -> Result<Proto> {
-        if let Some(connection) = self.open_to(to) {
-            return Ok(connection.protocols.select(len, has));
-        }
-        Ok(self.protocols_before(to)?.select(len, has))
+    pub(crate) fn protocol(&self, to: u32, len: u64, has: Conditions) -> Result<Proto> {
+        self.protocols_to(to, |protocols| protocols.select(len, has))
     }
 
     /// The most payload bytes of an eager message to a process.
-    pub(crate) fn payload_max(&mut self, to: u32) -> Result<usize> {
-        if let Some(connection) = self.open_to(to) {
-            return Ok(connection.protocols.eager_max() as usize);
-        }
-        Ok(self.protocols_before(to)?.eager_max() as usize)
+    pub(crate) fn payload_max(&self, to: u32) -> Result<usize> {
+        self.protocols_to(to, |protocols| protocols.eager_max() as usize)
     }
 
     /// Bytes of a fragment of a message to a process.
-    pub(crate) fn fragment_to(&mut self, to: u32) -> Result<usize> {
-        if let Some(connection) = self.open_to(to) {
-            return Ok(connection.protocols.fragment());
+    pub(crate) fn fragment_to(&self, to: u32) -> Result<usize> {
+        self.protocols_to(to, Protocols::fragment)
+    }
+
+    /// Reads the table of protocols to a process.
+    #[inline]
+    fn protocols_to<T>(&self, to: u32, read: impl FnOnce(&Protocols) -> T) -> Result<T> {
+        match self.peers.get(self.indices.get(to)).map(|peer| &peer.state) {
+            Some(PeerState::Open(number)) => Ok(read(&self.connections[*number].protocols)),
+            Some(PeerState::Connecting(number) | PeerState::Accepting(number)) => {
+                Ok(read(&self.protocols_before(to, self.connections[*number].port)))
+            }
+            _ => Ok(read(&self.protocols_before(to, self.route_to(to)?.port))),
         }
-        Ok(self.protocols_before(to)?.fragment())
     }
 
     /// The protocols to a process that is not connected: short messages are sent to its slots, since it has offered no other memory
     /// yet.
     #[cold]
-    fn protocols_before(&mut self, to: u32) -> Result<Protocols> {
-        let port = self.port_of(to)?;
+    fn protocols_before(&self, to: u32, port: usize) -> Protocols {
         let nic = &self.nics[port];
         let (short, room, zcopy) = (ShortPath::Sent, nic.slot_payload_to(to), nic.zcopy());
-        Ok(Protocols::new(EndpointTraits { short, room, zcopy, both: false }, &self.chosen))
+        Protocols::new(EndpointTraits { short, room, zcopy, both: false }, &self.chosen)
     }
 
     /// Sets size limits of protocols, for existing and future connections.
