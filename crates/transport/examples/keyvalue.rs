@@ -102,7 +102,7 @@ impl Endpoint {
             caches: false,
         };
         let mut nic = Nic::open(&device, &config, screen)?;
-        let (queue, inbox) = (MessageQueue::new(&mut nic, 0, 1)?, nic.inbox());
+        let (queue, inbox) = (MessageQueue::new(&mut nic, 0, 1)?, nic.inboxes().map(|[inbox]| inbox));
         Ok(Self { nic, queue, inbox, outbox: None, waiting: VecDeque::new() })
     }
 
@@ -112,7 +112,8 @@ impl Endpoint {
 
     fn is_offered(&mut self, offer: [u8; OFFER]) {
         let offer = Offer::parse(&offer);
-        self.outbox = offer.and_then(|offer| Outbox::new(self.queue.qp(), offer, SIZES.slot_bytes));
+        let outbox = offer.and_then(|offer| Outbox::new(self.queue.qp(), offer, SIZES.slot_bytes));
+        self.outbox = outbox.map(|[outbox]| outbox);
     }
 
     fn wait_for_event(&self, host: &Host) -> CmEvent {

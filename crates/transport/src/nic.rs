@@ -24,7 +24,7 @@ pub struct QueueSizes {
     pub accesses: u32,
     /// Bytes of a slot.
     pub slot_bytes: usize,
-    /// Bytes of the ring into which a peer stores messages, a power of two.
+    /// Bytes of a ring into which a peer stores messages, a power of two.
     pub ring_bytes: usize,
 }
 
@@ -242,9 +242,9 @@ impl Nic {
         Ok(Slots { slab, base: used as usize * own, step, sending: self.sizes.slots as usize })
     }
 
-    /// Allocates memory into which a new connection's peer stores messages; `None` if it cannot, or memory is exhausted. The peer
-    /// then sends them.
-    pub fn inbox(&self) -> Option<Inbox> {
+    /// Allocates the rings into which a new connection's peer stores messages; `None` if it cannot, or memory is exhausted. The
+    /// peer then sends them.
+    pub fn inboxes<const N: usize>(&self) -> Option<[Inbox; N]> {
         self.maps_peers().then(|| Inbox::new(&self.pd, self.sizes.ring_bytes).ok()).flatten()
     }
 

@@ -6,7 +6,6 @@
 //! The crate `auth` defines both messages. [`Attempts`] holds the requests of this process that have no answer yet. [`Admission`]
 //! checks the requests of other processes in the device's thread, before they are queued, and rejects requests without a valid proof.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -150,21 +149,11 @@ impl Attempts {
 pub trait Peers: Send + Sync + 'static {
     /// The key that an initiator has to prove; `None` if the initiator may not connect.
     fn key_of(&self, from: Identity) -> Option<Key>;
-
-    /// The user's result for a proved request with the private data `said`; `None` rejects it after all.
-    fn admit(&self, proved: Proved, said: &[u8]) -> Option<Box<dyn Any + Send>> {
-        let _ = said;
-        Some(Box::new(proved))
-    }
 }
 
 impl<P: Peers> Peers for Arc<P> {
     fn key_of(&self, from: Identity) -> Option<Key> {
         (**self).key_of(from)
-    }
-
-    fn admit(&self, proved: Proved, said: &[u8]) -> Option<Box<dyn Any + Send>> {
-        (**self).admit(proved, said)
     }
 }
 
@@ -189,16 +178,15 @@ impl<P: Peers> Admission<P> {
         self.open.get_or_init(|| (Gate::new(self.protocol, me, seed), peers));
     }
 
-    /// Checks the private data of a request; returns what the user [admits](Peers::admit).
+    /// Checks the private data of a request; returns what it proves.
     ///
     /// # Errors
     /// The private data of the rejection.
-    pub fn check(&self, said: &[u8]) -> Result<Box<dyn Any + Send>, Vec<u8>> {
+    pub fn check(&self, said: &[u8]) -> Result<Proved, Vec<u8>> {
         let (gate, peers) = self.open.get().ok_or_else(|| self.closed.to_vec())?;
         let refused = |refusal: Refusal| refusal.bytes(self.protocol).to_vec();
         let checked = gate.check(said, |from| peers.key_of(from));
-        let proved = checked.map_err(|refusal| refusal.map_or_else(Vec::new, refused))?;
-        peers.admit(proved, said).ok_or_else(Vec::new)
+        checked.map_err(|refusal| refusal.map_or_else(Vec::new, refused))
     }
 
     /// The reply to a request that passed, as by [`Gate::accept`].
@@ -212,9 +200,11 @@ impl<P: Peers> Admission<P> {
     }
 }
 
+/// A request that passes is taken with what it proves: [`Proved`].
 impl<P: Peers> Screen for Admission<P> {
     fn screen(&self, request: &ScreenRequest<'_>) -> Verdict {
-        self.check(request.private_data).map_or_else(Verdict::Reject, Verdict::Pass)
+        let checked = self.check(request.private_data);
+        checked.map_or_else(Verdict::Reject, |proved| Verdict::Pass(Box::new(proved)))
     }
 }
 
@@ -259,15 +249,11 @@ mod tests {
         attempts.request(3, ConnectTarget { key: key(byte), from: PEER, to: ME, challenge }, OFFERED)
     }
 
-    fn proved(admitted: Box<dyn Any + Send>) -> Proved {
-        *admitted.downcast().expect("what `admit` returns")
-    }
-
     #[test]
     fn request_with_the_seed_of_the_peer_is_accepted_at_once_and_only_once() {
         let (admission, mut attempts) = (admission(), attempts());
         let said = request(&mut attempts, 1, seed().challenge(PROTOCOL, PEER, 0));
-        let [first, again] = [0; 2].map(|_| proved(admission.check(&said).expect("proved")));
+        let [first, again] = [0; 2].map(|_| admission.check(&said).expect("proved"));
         assert_eq!((first.from(), first.offer()), (PEER, &OFFERED));
         let reply = admission.accept(&first, [8; OFFER]).expect("the first answer");
         assert_eq!(admission.accept(&again, [8; OFFER]), None, "a replay");

@@ -263,7 +263,7 @@ impl Connection {
         // Data sent without a copy are a second scatter/gather element after the header.
         let pieces = if nic.zcopy() { 2 } else { 1 };
         let queue = MessageQueue::new(&mut nic.shared, number, pieces)?;
-        let (sizes, inbox) = (nic.sizes, nic.shared.inbox().map(Box::new));
+        let (sizes, inbox) = (nic.sizes, nic.shared.inboxes().map(|[inbox]| Box::new(inbox)));
         let fast = nic.write_ring().map(Box::new);
         let rings = fast.is_some() && nic.device.attr().write_notify;
         // This table is replaced when the connection opens.
@@ -328,7 +328,7 @@ impl Connection {
         let offered = self.offered.take();
         self.fast = self.fast.take().and_then(|mut fast| fast.open(offered?).then_some(fast));
         let outbox = offered.and_then(|offer| Outbox::new(self.queue.qp(), offer, self.sizes.record_bytes));
-        self.outbox = outbox.map(Box::new);
+        self.outbox = outbox.map(|[outbox]| Box::new(outbox));
         if let (Some(inbox), Some(outbox)) = (&self.inbox, &self.outbox) {
             let memory = if self.is_lower { inbox.buf() } else { outbox.buf() };
             self.line = Some(Box::new(DuplexLine::new(memory, SHARED_LINE, self.is_lower)?));

@@ -12,15 +12,15 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use transport::{
-    DuplexLine, Header as _, Inbox, MessageQueue, Nic, Outbox, Payload as _, Record, SHARED_LINE, Signal,
-    Slots,
+    DuplexLine, Header as _, Inbox, MessageQueue, Nic, Offer, Outbox, Payload as _, Record, SHARED_LINE,
+    Signal, Slots,
 };
 use verbs::{Buf, Data, Error, Qp, RemoteAddr, Result, SendFlags, SendOp, Sge};
 
 use crate::link::memory;
 use crate::link::nic::{INLINE, SLOT_BYTES};
 use crate::link::wire::{
-    HEAD_MAX, LINE_DATA, Message, Offers, VirtualChannel, arrival, fits_line, line_message, parse_line,
+    HEAD_MAX, LINE_DATA, Message, VirtualChannel, arrival, fits_line, line_message, parse_line,
 };
 use crate::objects::process::Process;
 use crate::objects::region::Region;
@@ -174,7 +174,7 @@ pub(crate) struct Connection {
     channels: [ChannelState; 2],
     /// Where both ends can map each other's memory.
     line: Option<DuplexLine>,
-    offered: Option<Offers>,
+    offered: Option<Offer>,
     pub(crate) is_open: bool,
 }
 
@@ -182,11 +182,9 @@ impl Connection {
     /// A queue pair with its receives posted. No other link ever has the same `number`.
     pub(crate) fn new(nic: &mut Nic, number: usize, peer: Process, is_active: bool) -> Result<Self> {
         let messages = MessageQueue::new(nic, number as u32, 1)?;
-        let channels = match (nic.inbox(), nic.inbox()) {
-            (Some(requests), Some(answers)) => {
-                [requests, answers].map(|inbox| ChannelState::new(Some(inbox)))
-            }
-            _ => [ChannelState::new(None), ChannelState::new(None)],
+        let channels = match nic.inboxes() {
+            Some(inboxes) => inboxes.map(|inbox| ChannelState::new(Some(inbox))),
+            None => [None, None].map(ChannelState::new),
         };
         Ok(Self {
             peer,
@@ -209,16 +207,15 @@ impl Connection {
         self.messages.qp()
     }
 
-    /// The memory into which the peer may store messages.
-    pub(crate) fn offer(&self) -> Option<Offers> {
-        let [requests, answers] =
-            self.channels.each_ref().map(|state| state.inbox.as_ref().map(Inbox::offer));
-        Some([requests?, answers?])
+    /// The memory into which the peer may store messages, encoded; zeros if there is none.
+    pub(crate) fn offer(&self) -> [u8; auth::OFFER] {
+        let [state, _] = &self.channels;
+        state.inbox.as_ref().map_or([0; auth::OFFER], |inbox| inbox.offer().bytes())
     }
 
     /// Records the memory that the peer has offered.
-    pub(crate) fn set_offer(&mut self, offers: Option<Offers>) {
-        self.offered = offers;
+    pub(crate) fn set_offer(&mut self, offer: &[u8; auth::OFFER]) {
+        self.offered = Offer::parse(offer);
     }
 
     /// Whether messages can arrive, and ring space become free, without a completion.
@@ -231,9 +228,8 @@ impl Connection {
     /// The connection is established: messages may be sent.
     pub(crate) fn opened(&mut self) -> Result<()> {
         self.is_open = true;
-        if let Some(offers) = self.offered.take()
-            && let [Some(requests), Some(answers)] =
-                offers.map(|offer| Outbox::new(self.messages.qp(), offer, SLOT_BYTES))
+        if let Some(offer) = self.offered.take()
+            && let Some([requests, answers]) = Outbox::new(self.messages.qp(), offer, SLOT_BYTES)
         {
             let [to_requests, to_answers] = &mut self.channels;
             if let Some(inbox) = &to_requests.inbox {

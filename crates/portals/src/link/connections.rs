@@ -12,13 +12,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use auth::Seed;
+use auth::{Proved, Seed};
 use transport::{Answer, ConnStage, Nic, answer, of_completion};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 
 use crate::link::connection::{Arrived, Connection, Move, Payload};
 use crate::link::nic;
-use crate::link::trust::{Trust, VerifiedRequest};
+use crate::link::trust::{self, Trust};
 use crate::link::wire::{CROSSED, Message, VirtualChannel};
 use crate::objects::process::Process;
 
@@ -490,8 +490,8 @@ impl Connections {
         };
         let Some(link) = self.links[number].as_mut().filter(|link| !link.is_lost) else { return };
         if link.is_active {
-            let Some(offers) = self.trust.check_reply(number, &said) else { return self.lose(number, false) };
-            link.set_offer(offers);
+            let Some(offer) = self.trust.check_reply(number, &said) else { return self.lose(number, false) };
+            link.set_offer(&offer);
         }
         match link.opened() {
             Ok(()) => {
@@ -508,10 +508,10 @@ impl Connections {
     fn handle_request(&mut self, mut request: ConnectRequest) {
         let number = self.links.len();
         // If a refusal cannot be sent, the connection has failed, which the peer detects.
-        let Some(verified) = request.take_screened::<VerifiedRequest>() else {
+        let Some(proved) = request.take_screened::<Proved>() else {
             return drop(request.reject(b"no"));
         };
-        let peer = verified.peer;
+        let peer = trust::process(proved.from());
         let own = self.to.get(&peer).copied().filter(|own| self.is_active(*own));
         let stage = if own.is_some() { ConnStage::Connecting } else { ConnStage::None };
         if answer(stage, self.me, peer) == Answer::Crossed {
@@ -520,8 +520,8 @@ impl Connections {
         let Ok(mut link) = Connection::new(&mut self.nic, number, peer, false) else {
             return drop(request.reject(b"no"));
         };
-        link.set_offer(verified.offers);
-        let Some(said) = self.trust.reply(&verified, link.offer()) else {
+        link.set_offer(proved.offer());
+        let Some(said) = self.trust.reply(&proved, link.offer()) else {
             let (slots, inboxes) = link.into_memory();
             self.nic.give_room_back();
             self.nic.give_memory_back(slots, inboxes, true);

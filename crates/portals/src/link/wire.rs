@@ -15,7 +15,7 @@ use crate::objects::atomic::{Datatype, ELEMENT_MAX, Op, Operand};
 use crate::objects::event::{Fail, List};
 use crate::objects::message::{AckReq, Action, Answer, Request};
 use crate::objects::process::Process;
-use transport::{Header, HeaderBytes, LINE_WORDS, LineMessage, Offer};
+use transport::{Header, HeaderBytes, LINE_WORDS, LineMessage};
 use verbs::RemoteAddr;
 
 /// Bytes of the longest message without data.
@@ -116,22 +116,6 @@ impl Reader<'_> {
 
 /// The reject data for a connect request that crossed with this process's own, which wins.
 pub(crate) const CROSSED: &[u8] = b"crossed";
-
-/// The memory for the messages of each [`VirtualChannel`].
-pub(crate) type Offers = [Offer; 2];
-
-/// Bytes of [`Offers`].
-pub(crate) const OFFERS: usize = 2 * Offer::LEN;
-
-/// Offers as bytes; empty without offers.
-pub(crate) fn offer(offers: Option<Offers>) -> Vec<u8> {
-    offers.map_or(Vec::new(), |offers| offers.map(|offer| offer.bytes()).concat())
-}
-
-/// The offers at the front of these bytes; `None` for zeros, or if there are fewer bytes.
-pub(crate) fn parse_offer(bytes: &[u8]) -> Option<Offers> {
-    Some([Offer::parse(bytes)?, Offer::parse(bytes.get(Offer::LEN..)?)?])
-}
 
 fn action_number(action: &Action) -> u8 {
     match action {
@@ -589,16 +573,6 @@ mod tests {
                 assert!((0..head).all(|len| read.decode_short(&line, len).is_none()), "there is less");
             }
         }
-    }
-
-    #[test]
-    fn offers_are_parsed_and_zeros_are_none() {
-        let offers = [5, 6].map(|rkey| Offer { at: RemoteAddr { addr: 1 << 40, rkey }, len: 6400 });
-        for offers in [None, Some(offers)] {
-            assert_eq!(parse_offer(&offer(offers)), offers);
-        }
-        assert_eq!(parse_offer(&offer(Some(offers))[..31]), None);
-        assert_eq!(parse_offer(&[0; OFFERS]), None);
     }
 
     /// Goal: any bytes are parsed or refused. Method: each message cut at each length, and with each byte
