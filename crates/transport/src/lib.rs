@@ -12,6 +12,7 @@
 //! | [`MessageQueue`] | messages by a queue pair, with credits, where memory cannot be mapped |
 //! | [`WriteRing`] | messages by RDMA writes, where the receiver polls its memory |
 //! | [`Registrations`] | registered memory for a NIC or a peer, with a registration cache |
+//! | [`Links`] | the connections of a process by their numbers in completions |
 //! | [`answer`], [`Attempts`], [`Admission`] | connect requests: two that cross, and proofs of identity |
 //!
 //! # Example
@@ -103,6 +104,7 @@
 
 mod header;
 mod line;
+mod links;
 mod nic;
 mod queue;
 mod registration;
@@ -112,6 +114,7 @@ mod write_ring;
 
 pub use header::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS, Payload};
 pub use line::{DuplexLine, LineMessage};
+pub use links::Links;
 pub use nic::{Nic, NicConfig, QueueSizes, Slots};
 pub use queue::{MessageQueue, Signal, of_completion};
 pub use registration::{Registration, Registrations};

@@ -10,7 +10,7 @@ use auth::{Key as Secret, Nonce, Proved, Seed};
 use host::{Host, SlotKey, Span};
 use pmi::profile::Traffic;
 use transport::{
-    Answer, Attempts, ConnStage, ConnectTarget, Offer, Registration, Rejection, answer, of_completion,
+    Answer, Attempts, ConnStage, ConnectTarget, Links, Offer, Registration, Rejection, answer, of_completion,
 };
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
@@ -24,7 +24,6 @@ use crate::p2p::shm_copy::{Copying, SharedMessage};
 use crate::p2p::wire::{CROSSED, LEFT, MatchKey, Message, NOT_YET, RemoteMemory, STRANGER};
 use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
 use crate::peers::connection::{Connection, Copied, MessageMemory, Next, Payload, Received, Short, Taken};
-use crate::peers::links::Links;
 use crate::peers::nic::{Nic, Port};
 use crate::peers::trust::{self, ConnectAdmission, JobSecret, Keyring, Members, PROTOCOL};
 
@@ -166,7 +165,7 @@ pub(crate) struct Transport {
     nics: Vec<Nic>,
     indices: PeerIndices,
     peers: Vec<Peer>,
-    connections: Links,
+    connections: Links<Connection>,
     /// Connections that have ended, and whether their peers may still store in their memory. They are dropped when no event refers
     /// to their slots.
     ended: Vec<(usize, bool)>,
@@ -204,7 +203,7 @@ pub(crate) struct Transport {
 
 impl std::fmt::Debug for Transport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Transport(process {}, {} connections)", self.rank, self.connections.len())
+        write!(f, "Transport(process {}, {} connections)", self.rank, self.connections.values().count())
     }
 }
 
@@ -413,7 +412,7 @@ impl Transport {
     /// Sets size limits of protocols, for existing and future connections.
     pub(crate) fn choose(&mut self, chosen: ProtocolLimits) {
         self.chosen = chosen;
-        for connection in self.connections.iter_mut() {
+        for connection in self.connections.values_mut() {
             connection.choose(self.nics[connection.port].reaches_both_ways(), &chosen);
         }
     }
@@ -664,7 +663,7 @@ impl Transport {
 
     /// Counters of sent messages, for each connection that exists or existed; a process may occur more than once.
     pub(crate) fn traffic(&self) -> impl Iterator<Item = (u32, &Traffic)> {
-        let present = self.connections.iter().map(|connection| (connection.process, &connection.traffic));
+        let present = self.connections.values().map(|connection| (connection.process, &connection.traffic));
         present.chain(self.past.iter().map(|(process, traffic)| (*process, traffic)))
     }
 
@@ -686,7 +685,7 @@ impl Transport {
     /// Whether all messages and accesses were sent and have completed.
     pub(crate) fn is_drained(&self) -> bool {
         self.peers.iter().all(|peer| peer.queue.is_empty())
-            && self.connections.iter().all(|connection| !connection.open || connection.is_idle())
+            && self.connections.values().all(|connection| !connection.open || connection.is_idle())
     }
 
     /// Announces to connected processes, or with `all` false to those of other jobs, that this process leaves; returns whether the
@@ -726,7 +725,7 @@ impl Transport {
 
     /// Whether this process has left, but its memory may hold messages that a peer has not read.
     pub(crate) fn is_needed(&mut self) -> bool {
-        self.leaves && self.connections.iter_mut().any(Connection::is_needed)
+        self.leaves && self.connections.values_mut().any(Connection::is_needed)
     }
 
     fn announced_to(&self, all: bool) -> Vec<usize> {

@@ -97,12 +97,15 @@ const UNSIGNALED: (SendFlags, Signal<u64>) = (SendFlags::empty(), Signal::Someti
 
 /// Work queued for the connection, for credits, or for space in the send queue.
 #[derive(Debug)]
-enum Task {
+pub(crate) enum Task {
     /// A message. `report` is reported when it has left.
     Send { message: Message, payload: Payload<'static>, report: Option<(u8, u64)> },
     /// A read or write of the peer's memory.
     Move(Move),
 }
+
+/// The queued work of each virtual channel.
+pub(crate) type Queues = [VecDeque<Task>; 2];
 
 /// A read or write of the peer's memory.
 #[derive(Clone, Copy, Debug)]
@@ -179,9 +182,9 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A queue pair with its receives posted. No other link ever has the same `number`.
-    pub(crate) fn new(nic: &mut Nic, number: usize, peer: Process, is_active: bool) -> Result<Self> {
-        let messages = MessageQueue::new(nic, number as u32, 1)?;
+    /// A queue pair with its receives posted. `number` identifies it in completions.
+    pub(crate) fn new(nic: &mut Nic, number: u32, peer: Process, is_active: bool) -> Result<Self> {
+        let messages = MessageQueue::new(nic, number, 1)?;
         let channels = match nic.inboxes() {
             Some(inboxes) => inboxes.map(|inbox| ChannelState::new(Some(inbox))),
             None => [None, None].map(ChannelState::new),
@@ -241,11 +244,17 @@ impl Connection {
         self.grant_credits()
     }
 
-    /// Moves all queued work to the front of the queues of another link with the same peer.
-    pub(crate) fn move_queue_to(&mut self, to: &mut Self) {
-        for (state, to) in self.channels.iter_mut().zip(&mut to.channels) {
-            state.queue.append(&mut to.queue);
-            to.queue = std::mem::take(&mut state.queue);
+    /// Gives up the attempt, since the peer's own is used; returns all queued work.
+    pub(crate) fn give_up(&mut self) -> Queues {
+        (self.is_given_up, self.is_lost) = (true, true);
+        self.channels.each_mut().map(|state| std::mem::take(&mut state.queue))
+    }
+
+    /// Queues work of an attempt that was given up before all other work.
+    pub(crate) fn prepend(&mut self, queues: Queues) {
+        for (state, mut queue) in self.channels.iter_mut().zip(queues) {
+            queue.append(&mut state.queue);
+            state.queue = queue;
         }
     }
 

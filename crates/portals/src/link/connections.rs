@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use auth::{Proved, Seed};
-use transport::{Answer, ConnStage, Nic, answer, of_completion};
+use transport::{Answer, ConnStage, Links, Nic, answer, of_completion};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 
 use crate::link::connection::{Arrived, Connection, Move, Payload};
@@ -70,8 +70,7 @@ pub(crate) struct Connections {
     nic: Nic,
     me: Process,
     trust: Trust,
-    /// By number. A finished link leaves a gap, as completions for it may still arrive.
-    links: Vec<Option<Connection>>,
+    links: Links<Connection>,
     /// The links for this process's requests: the latest to each process.
     to: BTreeMap<Process, usize>,
     /// The last link that was used.
@@ -81,7 +80,7 @@ pub(crate) struct Connections {
     events: VecDeque<Event>,
     /// Attempts and the links to the same processes that replace them; reported before any message of the
     /// latter.
-    replaced: Vec<(usize, usize)>,
+    replaced: VecDeque<(usize, usize)>,
     left: Vec<(u8, u64)>,
     /// Buffer for a poll's completions; most polls find none and need not clear it.
     completions: [Wc; BATCH],
@@ -104,8 +103,8 @@ impl Connections {
         let nic = nic::open(device, (IpAddr::V4(address), port), trust.admission().clone())?;
         let me = me_at(nic.addr().port());
         trust.open(me);
-        let (links, to, events) = (Vec::new(), BTreeMap::new(), VecDeque::new());
-        let (readable, replaced, left) = (Vec::new(), Vec::new(), Vec::new());
+        let (links, to, events) = (Links::default(), BTreeMap::new(), VecDeque::new());
+        let (readable, replaced, left) = (Vec::new(), VecDeque::new(), Vec::new());
         let (last, polls, has_sent_queued) = (None, 0, false);
         let completions = [Wc::default(); BATCH];
         Ok(Self {
@@ -147,7 +146,7 @@ impl Connections {
 
     /// The peer of a link.
     pub(crate) fn peer(&self, link: usize) -> Option<Process> {
-        self.links.get(link)?.as_ref().map(|link| link.peer)
+        self.links.get(link).map(|link| link.peer)
     }
 
     /// The link for requests to a process; connects if there is none.
@@ -182,9 +181,8 @@ impl Connections {
 
     #[cold]
     fn connect(&mut self, process: Process) -> Result<usize> {
-        let number = self.links.len();
-        let link = Connection::new(&mut self.nic, number, process, true)?;
-        self.add(link);
+        let link = self.new_link(process, true)?;
+        let number = self.add(link);
         if let Err(error) = self.request_link(number) {
             self.forget(number);
             return Err(error);
@@ -195,7 +193,7 @@ impl Connections {
 
     /// Sends the connect request of a link.
     fn request_link(&mut self, number: usize) -> Result<()> {
-        let Some(link) = self.links[number].as_ref() else { return Ok(()) };
+        let Some(link) = self.links.get(number) else { return Ok(()) };
         let no_address = || {
             Error::Invalid("no process can listen at this address: a process number is at most 65535".into())
         };
@@ -204,17 +202,26 @@ impl Connections {
         self.nic.cm.connect(link.qp(), address, &ConnParam::with_private_data(said))
     }
 
-    fn add(&mut self, link: Connection) {
-        let (number, is_mapped) = (self.links.len(), link.is_mapped());
-        self.links.push(Some(link));
+    /// Creates a link for the next free place.
+    fn new_link(&mut self, peer: Process, is_active: bool) -> Result<Connection> {
+        let full = || Error::Invalid("this process has the most links that are possible".into());
+        let number = self.links.vacancy().ok_or_else(full)?;
+        Connection::new(&mut self.nic, number, peer, is_active)
+    }
+
+    /// Adds a new link; returns its place.
+    fn add(&mut self, link: Connection) -> usize {
+        let is_mapped = link.is_mapped();
+        let number = self.links.insert(link);
         if is_mapped {
             self.mark_readable(number);
         }
+        number
     }
 
     /// Adds a link to the list of links with messages.
     fn mark_readable(&mut self, number: usize) {
-        if let Some(link) = self.links[number].as_mut()
+        if let Some(link) = self.links.get_mut(number)
             && !std::mem::replace(&mut link.is_readable, true)
         {
             self.readable.push(number);
@@ -224,7 +231,7 @@ impl Connections {
     /// A link that is not lost.
     #[inline]
     pub(crate) fn link(&mut self, number: usize) -> Option<&mut Connection> {
-        self.links.get_mut(number)?.as_mut().filter(|link| !link.is_lost)
+        self.links.get_mut(number).filter(|link| !link.is_lost)
     }
 
     /// Sends a message on a link now, or queues it; drops it if the link is lost. Returns whether it has
@@ -259,13 +266,13 @@ impl Connections {
     #[inline]
     pub(crate) fn stored_by(&mut self, process: Process) -> Option<usize> {
         let number = self.known(process)?;
-        self.links[number].as_ref()?.is_mapped().then_some(number)
+        self.links.get(number)?.is_mapped().then_some(number)
     }
 
     /// Whether a request may have been stored by a link.
     #[inline]
     pub(crate) fn has_record(&self, number: usize) -> bool {
-        self.links[number].as_ref().is_some_and(Connection::has_record)
+        self.links.get(number).is_some_and(Connection::has_record)
     }
 
     /// Reads or writes the peer's memory now, or queues that; does nothing if the link is lost.
@@ -290,12 +297,11 @@ impl Connections {
         channel: VirtualChannel,
         message: &mut Message,
     ) -> Option<Arrived> {
-        let link = self.links.get_mut(number)?.as_mut()?;
-        if link.has_queue() {
+        if self.links.get(number)?.has_queue() {
             // No completion reports space in a ring.
             self.pump(number);
         }
-        self.links[number].as_mut()?.peek(channel, message).unwrap_or_else(|_| {
+        self.links.get_mut(number)?.peek(channel, message).unwrap_or_else(|_| {
             self.lose(number, false);
             None
         })
@@ -304,13 +310,13 @@ impl Connections {
     /// The memory that holds a message.
     #[inline]
     pub(crate) fn memory(&self, number: usize, arrived: &Arrived) -> Option<&Buf> {
-        Some(self.links.get(number)?.as_ref()?.memory(arrived))
+        Some(self.links.get(number)?.memory(arrived))
     }
 
     /// Releases the message that [`Connections::peek`] returned.
     #[inline]
     pub(crate) fn release(&mut self, number: usize, arrived: &Arrived) {
-        let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
+        let Some(link) = self.links.get_mut(number) else { return };
         match link.release(arrived) {
             Ok(()) if link.has_queue() => self.pump(number),
             Ok(()) => {}
@@ -322,7 +328,7 @@ impl Connections {
     /// completion; otherwise removes the link from the position.
     #[inline]
     pub(crate) fn keep_readable(&mut self, place: usize, number: usize) -> bool {
-        let link = self.links[number].as_mut();
+        let link = self.links.get_mut(number);
         if link.as_ref().is_some_and(|link| link.is_mapped() && !link.is_lost) {
             return true;
         }
@@ -339,7 +345,7 @@ impl Connections {
     /// An attempt that the last poll has replaced, and the link that carries its messages now.
     #[inline]
     pub(crate) fn next_replaced(&mut self) -> Option<(usize, usize)> {
-        self.replaced.pop()
+        self.replaced.pop_front()
     }
 
     /// The next event of the last poll.
@@ -394,7 +400,7 @@ impl Connections {
                     }
                 }
                 Err(_) => {
-                    (0..self.links.len()).for_each(|number| self.lose(number, true));
+                    self.numbers().into_iter().for_each(|number| self.lose(number, true));
                     return true;
                 }
             }
@@ -403,8 +409,8 @@ impl Connections {
 
     fn completed(&mut self, wc: &Wc) {
         let (number, slot) = of_completion(wc);
-        let number = number as usize;
-        let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
+        let Some(number) = self.links.place_of(number) else { return };
+        let link = &mut self.links[number];
         if !wc.is_ok() {
             return self.lose(number, true);
         }
@@ -429,7 +435,7 @@ impl Connections {
     }
 
     fn pump(&mut self, number: usize) {
-        let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
+        let Some(link) = self.links.get_mut(number) else { return };
         let pumped = link.pump(&mut self.left);
         self.has_sent_queued = true;
         self.events
@@ -453,7 +459,8 @@ impl Connections {
     }
 
     fn forget(&mut self, number: usize) {
-        let Some(link) = self.links.get_mut(number).and_then(Option::take) else { return };
+        let Some(link) = self.links.remove(number) else { return };
+        self.readable.retain(|other| *other != number);
         self.trust.forget(number);
         let was_open = !link.is_given_up;
         let (slots, inboxes) = link.into_memory();
@@ -468,9 +475,9 @@ impl Connections {
             CmEvent::Rejected { qp_num, private_data } => (qp_num, None, Some(private_data)),
             CmEvent::ConnectFailed { qp_num, .. } | CmEvent::Disconnected { qp_num } => (qp_num, None, None),
         };
-        let is_it = |link: &Option<Connection>| link.as_ref().is_some_and(|link| link.qp().num() == qp_num);
-        let Some(number) = self.links.iter().position(is_it) else { return };
-        let Some(link) = self.links[number].as_ref() else { return };
+        let Some((number, link)) = self.links.iter().find(|(_, link)| link.qp().num() == qp_num) else {
+            return;
+        };
         if link.is_given_up {
             return self.forget(number);
         }
@@ -488,7 +495,7 @@ impl Connections {
             self.poll_completions();
             return self.lose(number, true);
         };
-        let Some(link) = self.links[number].as_mut().filter(|link| !link.is_lost) else { return };
+        let Some(link) = self.links.get_mut(number).filter(|link| !link.is_lost) else { return };
         if link.is_active {
             let Some(offer) = self.trust.check_reply(number, &said) else { return self.lose(number, false) };
             link.set_offer(&offer);
@@ -506,7 +513,6 @@ impl Connections {
 
     /// Handles the connect request of a process that has proved its identity.
     fn handle_request(&mut self, mut request: ConnectRequest) {
-        let number = self.links.len();
         // If a refusal cannot be sent, the connection has failed, which the peer detects.
         let Some(proved) = request.take_screened::<Proved>() else {
             return drop(request.reject(b"no"));
@@ -517,7 +523,7 @@ impl Connections {
         if answer(stage, self.me, peer) == Answer::Crossed {
             return drop(request.reject(CROSSED));
         }
-        let Ok(mut link) = Connection::new(&mut self.nic, number, peer, false) else {
+        let Ok(mut link) = self.new_link(peer, false) else {
             return drop(request.reject(b"no"));
         };
         link.set_offer(proved.offer());
@@ -528,7 +534,7 @@ impl Connections {
             return drop(request.reject(b"no"));
         };
         let accepted = self.nic.cm.accept(request, link.qp(), &ConnParam::with_private_data(said));
-        self.add(link);
+        let number = self.add(link);
         if accepted.is_err() {
             return self.forget(number);
         }
@@ -539,19 +545,16 @@ impl Connections {
     }
 
     fn is_active(&self, number: usize) -> bool {
-        self.links[number].as_ref().is_some_and(|link| link.is_active)
+        self.links.get(number).is_some_and(|link| link.is_active)
     }
 
     /// Replaces this process's connection attempt by the peer's. A link that is open already is left to fail:
     /// its peer has lost it, or it would not connect again.
     fn replace(&mut self, own: usize, by: usize) {
-        let Ok([Some(own_link), Some(link)]) = self.links.get_disjoint_mut([own, by]) else { return };
-        if own_link.is_open {
-            return;
-        }
-        own_link.move_queue_to(link);
-        (own_link.is_given_up, own_link.is_lost) = (true, true);
-        self.replaced.push((own, by));
+        let Some(own_link) = self.links.get_mut(own).filter(|link| !link.is_open) else { return };
+        let queues = own_link.give_up();
+        self.links[by].prepend(queues);
+        self.replaced.push_back((own, by));
         if let Some(place) = self.readable.iter().position(|number| *number == own) {
             self.readable.swap_remove(place);
         }
@@ -559,12 +562,12 @@ impl Connections {
 
     /// Whether no message is queued.
     pub(crate) fn is_drained(&self) -> bool {
-        !self.links.iter().flatten().any(Connection::has_queue)
+        !self.links.values().any(Connection::has_queue)
     }
 
     /// Requests a completion for when everything sent has arrived.
     pub(crate) fn request_idle(&mut self) {
-        for number in 0..self.links.len() {
+        for number in self.numbers() {
             if let Some(link) = self.link(number)
                 && link.request_idle().is_err()
             {
@@ -575,7 +578,12 @@ impl Connections {
 
     /// Whether all requested transfers have completed.
     pub(crate) fn is_idle(&self) -> bool {
-        self.links.iter().flatten().all(|link| link.is_lost || link.is_idle())
+        self.links.values().all(|link| link.is_lost || link.is_idle())
+    }
+
+    /// The places of all links.
+    fn numbers(&self) -> Vec<usize> {
+        self.links.iter().map(|(number, _)| number).collect()
     }
 }
 
@@ -642,8 +650,9 @@ mod tests {
             }
         }
         for (mut connections, to) in both.into_iter().zip([b, a]) {
+            let numbers = connections.numbers();
             let open: Vec<usize> =
-                (0..connections.links.len()).filter(|link| connections.link(*link).is_some()).collect();
+                numbers.into_iter().filter(|link| connections.link(*link).is_some()).collect();
             assert_eq!(open, [connections.link_to(to).expect("a link")]);
             let lost = connections.events.iter().filter(|event| matches!(event, Event::Lost(_))).count();
             assert_eq!(lost, 0);
@@ -668,7 +677,7 @@ mod tests {
         while take(&mut victim).is_none() {
             honest.poll(false);
         }
-        let (links, known) = (victim.links.len(), victim.known(honest.me()));
+        let (links, known) = (victim.numbers(), victim.known(honest.me()));
         stranger.me = honest.me();
         let attempt = stranger.link_to(victim.me()).expect("an attempt");
         stranger.send(attempt, numbered(7), Payload::NONE, None);
@@ -676,7 +685,7 @@ mod tests {
             assert_eq!(take(&mut victim), None, "a message of the stranger");
             stranger.poll(false);
         }
-        assert_eq!((victim.links.len(), victim.known(honest.me())), (links, known));
+        assert_eq!((victim.numbers(), victim.known(honest.me())), (links, known));
         let back = victim.link_to(honest.me()).expect("the link");
         victim.send(back, numbered(1), Payload::NONE, None);
         loop {
