@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use transport::{Nic, Registration};
+use transport::{Arrived, Nic, Registration};
 use verbs::{Access, Buf, Device, RemoteAddr, Result};
 
 use crate::engine::Engine;
 use crate::engine::initiator::Outgoing;
 use crate::engine::target::{Arrival, Delivery};
-use crate::link::connection::{Arrived, EAGER_MAX, Move, Payload};
+use crate::link::connection::{EAGER_MAX, Move, Payload};
 use crate::link::connections::{Connections, Event};
 use crate::link::memory;
 use crate::link::nic::{SLOTS, reach};

@@ -6,6 +6,7 @@
 //!
 //! | part | for |
 //! |---|---|
+//! | [`Endpoint`] | one end of a connection: the parts below, what waits for room, and flow control |
 //! | [`Nic`] | a device, and the resources that its connections share: queues, a listener, registered memory |
 //! | [`Inbox`], [`Outbox`] | messages by stores into the receiver's NIC memory, where the sender can map it: no system call, no completion |
 //! | [`DuplexLine`] | a cache line that both sides write in turn, for short messages that answer each other |
@@ -102,6 +103,7 @@
 
 #![forbid(unsafe_code)]
 
+mod endpoint;
 mod header;
 mod line;
 mod links;
@@ -112,6 +114,7 @@ mod ring;
 mod wireup;
 mod write_ring;
 
+pub use endpoint::{Arrived, Backlog, Endpoint, EndpointOptions, Held, Message, Path, User};
 pub use header::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS, Payload};
 pub use line::{DuplexLine, LineMessage};
 pub use links::Links;

@@ -88,7 +88,7 @@ pub struct Malformed;
 impl From<Malformed> for Error {
     #[cold]
     fn from(Malformed: Malformed) -> Self {
-        Self::Invalid("the peer stored a message that this version does not know".into())
+        Self::Invalid("the peer sent a message that this version does not know".into())
     }
 }
 

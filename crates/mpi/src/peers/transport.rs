@@ -10,7 +10,7 @@ use auth::{Key as Secret, Nonce, Proved, Seed};
 use host::{Host, SlotKey, Span};
 use pmi::profile::Traffic;
 use transport::{
-    Answer, Attempts, ConnStage, ConnectTarget, Links, Offer, Registration, Rejection, answer, of_completion,
+    Answer, Attempts, ConnStage, ConnectTarget, Held, Links, Registration, Rejection, answer, of_completion,
 };
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
@@ -23,7 +23,7 @@ use crate::p2p::proto::{Conditions, EndpointTraits, Proto, ProtocolLimits, Proto
 use crate::p2p::shm_copy::{Copying, SharedMessage};
 use crate::p2p::wire::{CROSSED, LEFT, MatchKey, Message, NOT_YET, RemoteMemory, STRANGER};
 use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
-use crate::peers::connection::{Connection, Copied, MessageMemory, Next, Payload, Received, Short, Taken};
+use crate::peers::connection::{Connection, Copied, Next, Payload, Received, Short, Taken};
 use crate::peers::nic::{Nic, Port};
 use crate::peers::trust::{self, ConnectAdmission, JobSecret, Keyring, Members, PROTOCOL};
 
@@ -74,14 +74,7 @@ pub(crate) enum Event {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessagePlace {
     connection: usize,
-    held: MessageMemory,
-}
-
-/// A request that waits for a connection, for credits, or for room.
-#[derive(Debug)]
-enum QueuedRequest {
-    Send { message: Message, payload: Payload<'static>, sent_key: Option<SlotKey> },
-    Access { op: SendOp, piece: Sge, key: SlotKey },
+    held: Held,
 }
 
 /// The state of the connection to a peer.
@@ -106,7 +99,18 @@ struct Gone {
 struct Peer {
     process: u32,
     state: PeerState,
-    queue: VecDeque<QueuedRequest>,
+}
+
+impl Peer {
+    /// The number of the connection to it, or of the attempt to create one.
+    fn number(&self) -> Option<usize> {
+        match self.state {
+            PeerState::Connecting(number) | PeerState::Accepting(number) | PeerState::Open(number) => {
+                Some(number)
+            }
+            PeerState::None | PeerState::Gone(_) => None,
+        }
+    }
 }
 
 /// Completions per poll of a completion queue.
@@ -312,7 +316,7 @@ impl Transport {
     pub(crate) fn ring(&mut self, process: u32) {
         let at = self.indices.get(process);
         if let Some(Peer { state: PeerState::Open(number), .. }) = self.peers.get(at)
-            && let Err(error) = self.connections[*number].qp().notify()
+            && let Err(error) = self.connections[*number].endpoint.qp().notify()
         {
             self.lose(at, error.into());
         }
@@ -366,7 +370,7 @@ impl Transport {
 
     /// The memory and the range of a message's payload.
     pub(crate) fn payload(&self, what: &Received, place: MessagePlace) -> (&Buf, Range<usize>) {
-        (self.connections[place.connection].memory(place.held), what.at..what.at + what.len)
+        (self.connections[place.connection].endpoint.memory(0, place.held), what.at..what.at + what.len)
     }
 
     /// The protocol of a message of `len` bytes to a process.
@@ -496,11 +500,9 @@ impl Transport {
     #[inline]
     pub(crate) fn send_piece(&mut self, to: u32, match_key: MatchKey, piece: Piece) -> bool {
         let at = self.indices.get(to);
-        let Some(Peer { state: PeerState::Open(number), queue, .. }) = self.peers.get(at) else {
-            return false;
-        };
+        let Some(Peer { state: PeerState::Open(number), .. }) = self.peers.get(at) else { return false };
         let connection = &mut self.connections[*number];
-        if !queue.is_empty() || piece.len() as u64 > connection.protocols.eager_max() {
+        if connection.endpoint.has_backlog() || piece.len() as u64 > connection.protocols.eager_max() {
             return false;
         }
         match connection.send_piece(&self.host, match_key, piece) {
@@ -523,15 +525,8 @@ impl Transport {
         message: &Message,
         payload: &impl transport::Payload,
     ) -> Result<bool> {
-        let at = self.peer(to)?;
-        let (PeerState::Open(number), true) = (&self.peers[at].state, self.peers[at].queue.is_empty()) else {
-            return Ok(false);
-        };
-        let connection = &mut self.connections[*number];
-        if !connection.may_send(message, payload) {
-            return Ok(false);
-        }
-        let sent = connection.send(&self.host, message, payload, None).map(|()| true);
+        let (at, number) = self.peer(to)?;
+        let sent = self.connections[number].try_send(&self.host, message, payload);
         sent.map_err(|error| self.lose(at, error))
     }
 
@@ -546,8 +541,9 @@ impl Transport {
         payload: Payload<'static>,
         sent_key: Option<SlotKey>,
     ) -> Result<()> {
-        let at = self.peer(to)?;
-        self.peers[at].queue.push_back(QueuedRequest::Send { message, payload, sent_key });
+        let (at, number) = self.peer(to)?;
+        let key = payload.key();
+        self.connections[number].endpoint.queue_message(message, payload, key, sent_key);
         self.pump(at);
         Ok(())
     }
@@ -565,9 +561,12 @@ impl Transport {
     /// # Errors
     /// As [`Transport::send`].
     pub(crate) fn access(&mut self, process: u32, op: SendOp, piece: Sge, key: SlotKey) -> Result<()> {
-        let at = self.peer(process)?;
-        self.peers[at].queue.push_back(QueuedRequest::Access { op, piece, key });
-        self.pump(at);
+        let (at, number) = self.peer(process)?;
+        match self.connections[number].endpoint.start_access(0, op, piece, key) {
+            Ok(true) => self.polls = 0,
+            Ok(false) => {}
+            Err(error) => drop(self.lose(at, error.into())),
+        }
         Ok(())
     }
 
@@ -597,7 +596,7 @@ impl Transport {
     /// Maps a peer's NIC memory for load and store; `None` if it is not connected, or its memory cannot be mapped.
     pub(crate) fn map(&self, process: u32, at: RemoteAddr, len: usize) -> Option<Buf> {
         let PeerState::Open(number) = self.peers.get(self.indices.get(process))?.state else { return None };
-        self.connections[number].qp().map(at, len).ok()
+        self.connections[number].endpoint.qp().map(at, len).ok()
     }
 
     /// Whether both processes can copy a message to this one.
@@ -639,7 +638,7 @@ impl Transport {
     /// # Errors
     /// As [`Transport::send`].
     pub(crate) fn copy(&mut self, with: u32, copying: &Copying, key: SlotKey) -> Result<(u32, bool)> {
-        let at = self.peer(with)?;
+        let (at, _) = self.peer(with)?;
         let PeerState::Open(number) = self.peers[at].state else { return Ok((0, false)) };
         let mut count = 0;
         self.polls = 0;
@@ -669,7 +668,7 @@ impl Transport {
 
     /// The number of queued messages and accesses.
     pub(crate) fn waiting(&self) -> usize {
-        self.peers.iter().map(|peer| peer.queue.len()).sum()
+        self.connections.values().map(|connection| connection.endpoint.backlog_len()).sum()
     }
 
     /// All connections so far, in the order of creation: the peer, and whether this process sent the request.
@@ -684,8 +683,10 @@ impl Transport {
 
     /// Whether all messages and accesses were sent and have completed.
     pub(crate) fn is_drained(&self) -> bool {
-        self.peers.iter().all(|peer| peer.queue.is_empty())
-            && self.connections.values().all(|connection| !connection.open || connection.is_idle())
+        let is_drained = |Connection { endpoint, .. }: &Connection| {
+            !endpoint.has_backlog() && (!endpoint.is_open || endpoint.is_idle())
+        };
+        self.connections.values().all(is_drained)
     }
 
     /// Announces to connected processes, or with `all` false to those of other jobs, that this process leaves; returns whether the
@@ -695,9 +696,9 @@ impl Transport {
         let mut have_heard = true;
         for at in self.announced_to(all) {
             match self.peers[at].state {
-                PeerState::Open(number) => match self.connections[number].leave(&self.host) {
+                PeerState::Open(number) => match self.connections[number].endpoint.leave(&Message::Leave) {
                     Ok(has_heard) => have_heard &= has_heard,
-                    Err(error) => drop(self.lose(at, error)),
+                    Err(error) => drop(self.lose(at, error.into())),
                 },
                 // Neither state lasts: the peer answers, sends its first message, or is lost.
                 PeerState::Connecting(_) | PeerState::Accepting(_) => have_heard = false,
@@ -715,7 +716,7 @@ impl Transport {
     /// Closes the connections that [`Transport::leave`] has used. Their memory remains.
     pub(crate) fn close(&mut self, all: bool) {
         for at in self.announced_to(all) {
-            if let Some(number) = self.number_of(at) {
+            if let Some(number) = self.peers[at].number() {
                 let error = Error::new(Class::OTHER, "this process has left the job");
                 self.end(number);
                 self.set_gone(at, Gone { error, has_left: true });
@@ -775,7 +776,7 @@ impl Transport {
     pub(crate) fn release(&mut self, place: MessagePlace, message: &Message) {
         let connection = &mut self.connections[place.connection];
         let process = connection.process;
-        if matches!(place.held, MessageMemory::Slot(_)) && connection.has_failed() {
+        if matches!(place.held, Held::Slot(_)) && connection.endpoint.has_failed() {
             return;
         }
         if let Err(error) = connection.release(place.held, message) {
@@ -810,7 +811,7 @@ impl Transport {
     #[inline]
     pub(crate) fn stored_by(&self, process: u32) -> Option<usize> {
         match self.peers.get(self.indices.get(process))?.state {
-            PeerState::Open(number) if self.connections[number].is_mapped() => Some(number),
+            PeerState::Open(number) if self.connections[number].endpoint.is_mapped() => Some(number),
             _ => None,
         }
     }
@@ -819,7 +820,7 @@ impl Transport {
     #[inline]
     pub(crate) fn has_stored(&mut self, number: usize) -> bool {
         // The caller may have kept this number after the connection was destroyed.
-        self.connections.get_mut(number).is_some_and(Connection::has_stored)
+        self.connections.get_mut(number).is_some_and(|connection| connection.endpoint.has_stored(0))
     }
 
     /// The next message that a peer has stored, in the form of [`Event::Received`].
@@ -861,9 +862,9 @@ impl Transport {
     /// Sends queued messages to a peer whose memory may have room again, since no event reports that.
     #[inline]
     pub(crate) fn pump_stored(&mut self, number: usize) {
-        let at = self.indices.get(self.connections[number].process);
-        if !self.peers[at].queue.is_empty() {
-            self.pump(at);
+        let connection = &self.connections[number];
+        if connection.endpoint.has_backlog() {
+            self.pump(self.indices.get(connection.process));
         }
     }
 
@@ -888,17 +889,7 @@ impl Transport {
     }
 
     fn connection_of(&self, peer: usize) -> Option<&Connection> {
-        self.number_of(peer).map(|number| &self.connections[number])
-    }
-
-    /// The number of the connection to a peer, or of the attempt to create one.
-    fn number_of(&self, peer: usize) -> Option<usize> {
-        match self.peers[peer].state {
-            PeerState::Connecting(number) | PeerState::Accepting(number) | PeerState::Open(number) => {
-                Some(number)
-            }
-            PeerState::None | PeerState::Gone(_) => None,
-        }
+        self.peers[peer].number().map(|number| &self.connections[number])
     }
 
     fn completed(&mut self, wc: &Wc) {
@@ -906,7 +897,7 @@ impl Transport {
         let Some(number) = self.connections.place_of(number) else { return };
         let connection = &mut self.connections[number];
         let (process, at) = (connection.process, self.indices.get(connection.process));
-        if self.number_of(at) != Some(number) {
+        if self.peers[at].number() != Some(number) {
             if !wc.is_ok() {
                 self.retire(number);
             }
@@ -921,51 +912,34 @@ impl Transport {
         match slot {
             Some(slot) if wc.opcode == WcOpcode::RecvWriteImm => {
                 self.events.push_back(Event::Landed { from: process, place: wc.imm.unwrap_or_default() });
-                if let Err(error) = connection.landed(slot) {
-                    self.lose(at, error);
+                if let Err(error) = connection.endpoint.release(0, Held::Slot(slot)) {
+                    self.lose(at, error.into());
                 }
             }
             Some(slot) => match connection.received(slot, wc.byte_len) {
                 Ok(what) if what.message == Message::Leave => return self.leaves_now(at, number),
                 Ok(what) => {
-                    let place = MessagePlace { connection: number, held: MessageMemory::Slot(slot) };
+                    let place = MessagePlace { connection: number, held: Held::Slot(slot) };
                     self.events.push_back(Event::Received { from: process, what, place });
                 }
                 Err(error) => drop(self.lose(at, error)),
             },
-            None => {
-                self.events.extend(connection.sent().map(Event::Accessed));
-                if let Err(error) = connection.grant() {
-                    self.lose(at, error);
-                }
-            }
+            None => match connection.endpoint.completed() {
+                Ok(key) => self.events.extend(key.map(Event::Accessed)),
+                Err(error) => drop(self.lose(at, error.into())),
+            },
         }
         self.pump(at);
     }
 
     /// Sends queued messages, as many as possible.
     fn pump(&mut self, at: usize) {
-        let peer = &mut self.peers[at];
-        let PeerState::Open(number) = peer.state else { return };
-        let connection = &mut self.connections[number];
-        while let Some(task) = peer.queue.front() {
-            let done = match task {
-                QueuedRequest::Send { message, payload, .. } if connection.may_send(message, payload) => {
-                    connection.send(&self.host, message, payload, payload.key())
-                }
-                QueuedRequest::Access { op, piece, key } if connection.may_access(*op) => {
-                    self.polls = 0;
-                    connection.access(*op, *piece, *key)
-                }
-                _ => return,
-            };
-            if let Err(error) = done {
-                self.lose(at, error);
-                return;
-            }
-            if let Some(QueuedRequest::Send { sent_key: Some(key), .. }) = peer.queue.pop_front() {
-                self.events.push_back(Event::Sent(key));
-            }
+        let PeerState::Open(number) = self.peers[at].state else { return };
+        let (connection, events) = (&mut self.connections[number], &mut self.events);
+        match connection.pump(&self.host, |key| events.push_back(Event::Sent(key))) {
+            Ok(true) => self.polls = 0,
+            Ok(false) => {}
+            Err(error) => drop(self.lose(at, error)),
         }
     }
 
@@ -979,7 +953,7 @@ impl Transport {
         if let PeerState::Gone(_) = self.peers[at].state {
             return error;
         }
-        let number = self.number_of(at);
+        let number = self.peers[at].number();
         if let Some(number) = number {
             // Messages that it stored before the loss are still delivered, however the loss was detected.
             while let Ok(Some((what, held))) = self.connections[number].stored() {
@@ -1008,7 +982,7 @@ impl Transport {
         let process = self.peers[at].process;
         let gone = Gone { error: Error::left(process), has_left: true };
         self.events.push_back(Event::Left { process, error: gone.error.clone() });
-        self.connections[number].left();
+        self.connections[number].endpoint.left();
         self.stop_polling(number);
         self.left.push(number);
         self.set_gone(at, gone);
@@ -1017,8 +991,7 @@ impl Transport {
     /// Closes a connection.
     fn end(&mut self, number: usize) {
         self.attempts.forget(number);
-        self.connections[number].open = false;
-        self.connections[number].qp().to_error();
+        self.connections[number].endpoint.close();
         self.stop_polling(number);
     }
 
@@ -1034,7 +1007,6 @@ impl Transport {
     fn set_gone(&mut self, at: usize, gone: Gone) {
         self.peers[at].state = PeerState::Gone(gone);
         self.has_lost = true;
-        self.peers[at].queue.clear();
     }
 
     /// A connection whose peer has left, or an attempt that was given up, has ended.
@@ -1058,20 +1030,24 @@ impl Transport {
             if connection.traffic != Traffic::default() {
                 self.past.push((connection.process, connection.traffic));
             }
-            let (slots, inbox) = connection.into_memory();
-            nic.give_memory_back(slots, inbox, may_store);
+            let (slots, inboxes) = connection.endpoint.into_memory();
+            nic.give_memory_back(slots, inboxes, may_store);
         }
     }
 
-    /// The index of a process in `peers`; connects to it if that has not started.
-    fn peer(&mut self, process: u32) -> Result<usize> {
+    /// The index of a process in `peers`, and the number of its connection; connects to it if that has not started.
+    fn peer(&mut self, process: u32) -> Result<(usize, usize)> {
         let at = self.peer_index(process);
-        if let PeerState::None = self.peers[at].state {
-            self.connect_to(at).map_err(|error| self.lose(at, error))?;
-        }
-        match &self.peers[at].state {
-            PeerState::Gone(gone) => Err(gone.error.clone()),
-            _ => Ok(at),
+        match &self.peers[at] {
+            Peer { state: PeerState::None, .. } => {
+                let number = self.connect_to(at).map_err(|error| self.lose(at, error))?;
+                Ok((at, number))
+            }
+            Peer { state: PeerState::Gone(gone), .. } => Err(gone.error.clone()),
+            Peer {
+                state: PeerState::Connecting(number) | PeerState::Accepting(number) | PeerState::Open(number),
+                ..
+            } => Ok((at, *number)),
         }
     }
 
@@ -1081,7 +1057,7 @@ impl Transport {
             return known;
         }
         self.indices.set(process, self.peers.len());
-        self.peers.push(Peer { process, state: PeerState::None, queue: VecDeque::new() });
+        self.peers.push(Peer { process, state: PeerState::None });
         self.peers.len() - 1
     }
 
@@ -1104,13 +1080,15 @@ impl Transport {
         Ok(Route { port, addr, seed: theirs.seed })
     }
 
-    fn connect_to(&mut self, at: usize) -> Result<()> {
+    /// Starts to connect to a peer; returns the number of the attempt.
+    fn connect_to(&mut self, at: usize) -> Result<usize> {
         let process = self.peers[at].process;
         let route = self.route_to(process)?;
         let connection = self.new_connection(route.port, process)?;
         let number = self.connect_by(connection, true);
         self.peers[at].state = PeerState::Connecting(number);
-        self.send_request(number, &route)
+        self.send_request(number, &route)?;
+        Ok(number)
     }
 
     /// Creates a connection for the next free place.
@@ -1124,7 +1102,7 @@ impl Transport {
     /// Adds a new connection, requested by this process (`asked`) or by the peer; returns its place.
     fn connect_by(&mut self, connection: Connection, asked: bool) -> usize {
         self.begun.push((connection.process, asked));
-        let (process, is_stored_to) = (connection.process, connection.is_stored_to());
+        let (process, is_stored_to) = (connection.process, connection.endpoint.is_stored_to());
         let number = self.connections.insert(connection);
         debug_assert!(self.connections[number].process == process);
         if is_stored_to {
@@ -1145,9 +1123,9 @@ impl Transport {
         let [from, to] = [self.rank, process].map(|end| auth::Identity(self.strangers.identity(end).bytes()));
         let target = ConnectTarget { key, from, to, challenge: route.seed.challenge(PROTOCOL, from, 0) };
         let connection = &self.connections[number];
-        let said = self.attempts.request(number, target, connection.offer());
+        let said = self.attempts.request(number, target, connection.endpoint.offer());
         let param = ConnParam { timeout: AWAY, ..ConnParam::with_private_data(said) };
-        Ok(self.nics[connection.port].shared.cm.connect(connection.qp(), route.addr, &param)?)
+        Ok(self.nics[connection.port].shared.cm.connect(connection.endpoint.qp(), route.addr, &param)?)
     }
 
     fn connection_event(&mut self, port: usize, event: CmEvent) {
@@ -1181,9 +1159,7 @@ impl Transport {
         }
         let offer = self.attempts.check_reply(number, said);
         let offer = offer.ok_or_else(|| self.unproved(self.peers[at].process))?;
-        if let Some(offer) = Offer::parse(&offer) {
-            self.connections[number].is_offered(offer);
-        }
+        self.connections[number].endpoint.set_offer(&offer);
         Ok(())
     }
 
@@ -1226,10 +1202,10 @@ impl Transport {
 
     /// The peer and the connection of a queue pair; `None` for an attempt that was given up.
     fn current(&self, port: usize, qp_num: u32) -> Option<(usize, usize)> {
-        let mut numbers = (0..self.peers.len()).filter_map(|at| Some((at, self.number_of(at)?)));
+        let mut numbers = self.peers.iter().enumerate().filter_map(|(at, peer)| Some((at, peer.number()?)));
         numbers.find(|(_, number)| {
             let connection = &self.connections[*number];
-            connection.port == port && connection.qp().num() == qp_num
+            connection.port == port && connection.endpoint.qp().num() == qp_num
         })
     }
 
@@ -1248,7 +1224,7 @@ impl Transport {
         let old = self.left.iter().chain(&self.given_up).copied();
         let is_it = |number: &usize| {
             let connection = &self.connections[*number];
-            connection.port == port && connection.qp().num() == qp_num
+            connection.port == port && connection.endpoint.qp().num() == qp_num
         };
         if let Some(number) = old.clone().find(is_it) {
             self.retire(number);
@@ -1287,20 +1263,20 @@ impl Transport {
     fn accept(&mut self, at: usize, port: usize, request: ConnectRequest, proved: &Proved) -> Result<()> {
         let process = self.peers[at].process;
         let mut connection = self.new_connection(port, process)?;
-        if let Some(offer) = Offer::parse(proved.offer()) {
-            connection.is_offered(offer);
-        }
+        connection.endpoint.set_offer(proved.offer());
         // A peer that was accepted before is at another stage and was refused there, so this does not happen.
         let replayed = || Error::lost(process, "its connect request was sent twice");
-        let reply = self.admission.accept(proved, connection.offer()).ok_or_else(replayed)?;
+        let reply = self.admission.accept(proved, connection.endpoint.offer()).ok_or_else(replayed)?;
         let param = ConnParam::with_private_data(reply);
-        let accepted = self.nics[port].shared.cm.accept(request, connection.qp(), &param);
+        let accepted = self.nics[port].shared.cm.accept(request, connection.endpoint.qp(), &param);
         let number = self.connect_by(connection, false);
         if let PeerState::Connecting(given_up) = self.peers[at].state {
             self.attempts.forget(given_up);
             self.connections[given_up].has_room = false;
             self.nics[self.connections[given_up].port].shared.give_room_back();
             self.stop_polling(given_up);
+            let backlog = self.connections[given_up].endpoint.take_backlog();
+            self.connections[number].endpoint.prepend_backlog(backlog);
             self.given_up.push(given_up);
         }
         self.peers[at].state = PeerState::Accepting(number);

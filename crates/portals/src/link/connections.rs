@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use auth::{Proved, Seed};
-use transport::{Answer, ConnStage, Links, Nic, answer, of_completion};
+use transport::{Answer, Arrived, ConnStage, Links, Nic, answer, of_completion};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 
-use crate::link::connection::{Arrived, Connection, Move, Payload};
+use crate::link::connection::{Connection, Move, Payload};
 use crate::link::nic;
 use crate::link::trust::{self, Trust};
 use crate::link::wire::{CROSSED, Message, VirtualChannel};
@@ -198,8 +198,8 @@ impl Connections {
             Error::Invalid("no process can listen at this address: a process number is at most 65535".into())
         };
         let (address, peer) = address_of(link.peer).ok_or_else(no_address)?;
-        let said = self.trust.request(number, (self.me, peer), link.offer());
-        self.nic.cm.connect(link.qp(), address, &ConnParam::with_private_data(said))
+        let said = self.trust.request(number, (self.me, peer), link.endpoint.offer());
+        self.nic.cm.connect(link.endpoint.qp(), address, &ConnParam::with_private_data(said))
     }
 
     /// Creates a link for the next free place.
@@ -297,7 +297,7 @@ impl Connections {
         channel: VirtualChannel,
         message: &mut Message,
     ) -> Option<Arrived> {
-        if self.links.get(number)?.has_queue() {
+        if self.links.get(number)?.endpoint.has_backlog() {
             // No completion reports space in a ring.
             self.pump(number);
         }
@@ -318,7 +318,7 @@ impl Connections {
     pub(crate) fn release(&mut self, number: usize, arrived: &Arrived) {
         let Some(link) = self.links.get_mut(number) else { return };
         match link.release(arrived) {
-            Ok(()) if link.has_queue() => self.pump(number),
+            Ok(()) if link.endpoint.has_backlog() => self.pump(number),
             Ok(()) => {}
             Err(_) => self.lose(number, false),
         }
@@ -417,14 +417,14 @@ impl Connections {
         match slot {
             Some(slot) => match link.received(slot, wc.byte_len) {
                 Ok(()) => {
-                    if link.has_queue() {
+                    if link.endpoint.has_backlog() {
                         self.pump(number);
                     }
                     self.mark_readable(number);
                 }
                 Err(_) => self.lose(number, false),
             },
-            None => match link.sent() {
+            None => match link.endpoint.completed() {
                 Ok(key) => {
                     self.events.extend(key.map(Event::Moved));
                     self.pump(number);
@@ -463,7 +463,7 @@ impl Connections {
         self.readable.retain(|other| *other != number);
         self.trust.forget(number);
         let was_open = !link.is_given_up;
-        let (slots, inboxes) = link.into_memory();
+        let (slots, inboxes) = link.endpoint.into_memory();
         self.nic.give_room_back();
         self.nic.give_memory_back(slots, inboxes, was_open);
     }
@@ -475,7 +475,8 @@ impl Connections {
             CmEvent::Rejected { qp_num, private_data } => (qp_num, None, Some(private_data)),
             CmEvent::ConnectFailed { qp_num, .. } | CmEvent::Disconnected { qp_num } => (qp_num, None, None),
         };
-        let Some((number, link)) = self.links.iter().find(|(_, link)| link.qp().num() == qp_num) else {
+        let Some((number, link)) = self.links.iter().find(|(_, link)| link.endpoint.qp().num() == qp_num)
+        else {
             return;
         };
         if link.is_given_up {
@@ -498,9 +499,9 @@ impl Connections {
         let Some(link) = self.links.get_mut(number).filter(|link| !link.is_lost) else { return };
         if link.is_active {
             let Some(offer) = self.trust.check_reply(number, &said) else { return self.lose(number, false) };
-            link.set_offer(&offer);
+            link.endpoint.set_offer(&offer);
         }
-        match link.opened() {
+        match link.endpoint.open() {
             Ok(()) => {
                 if link.is_mapped() {
                     self.mark_readable(number);
@@ -526,14 +527,14 @@ impl Connections {
         let Ok(mut link) = self.new_link(peer, false) else {
             return drop(request.reject(b"no"));
         };
-        link.set_offer(proved.offer());
-        let Some(said) = self.trust.reply(&proved, link.offer()) else {
-            let (slots, inboxes) = link.into_memory();
+        link.endpoint.set_offer(proved.offer());
+        let Some(said) = self.trust.reply(&proved, link.endpoint.offer()) else {
+            let (slots, inboxes) = link.endpoint.into_memory();
             self.nic.give_room_back();
             self.nic.give_memory_back(slots, inboxes, true);
             return drop(request.reject(b"no"));
         };
-        let accepted = self.nic.cm.accept(request, link.qp(), &ConnParam::with_private_data(said));
+        let accepted = self.nic.cm.accept(request, link.endpoint.qp(), &ConnParam::with_private_data(said));
         let number = self.add(link);
         if accepted.is_err() {
             return self.forget(number);
@@ -551,9 +552,9 @@ impl Connections {
     /// Replaces this process's connection attempt by the peer's. A link that is open already is left to fail:
     /// its peer has lost it, or it would not connect again.
     fn replace(&mut self, own: usize, by: usize) {
-        let Some(own_link) = self.links.get_mut(own).filter(|link| !link.is_open) else { return };
-        let queues = own_link.give_up();
-        self.links[by].prepend(queues);
+        let Some(own_link) = self.links.get_mut(own).filter(|link| !link.endpoint.is_open) else { return };
+        let backlog = own_link.give_up();
+        self.links[by].endpoint.prepend_backlog(backlog);
         self.replaced.push_back((own, by));
         if let Some(place) = self.readable.iter().position(|number| *number == own) {
             self.readable.swap_remove(place);
@@ -562,14 +563,14 @@ impl Connections {
 
     /// Whether no message is queued.
     pub(crate) fn is_drained(&self) -> bool {
-        !self.links.values().any(Connection::has_queue)
+        !self.links.values().any(|link| link.endpoint.has_backlog())
     }
 
     /// Requests a completion for when everything sent has arrived.
     pub(crate) fn request_idle(&mut self) {
         for number in self.numbers() {
             if let Some(link) = self.link(number)
-                && link.request_idle().is_err()
+                && link.endpoint.request_idle().is_err()
             {
                 self.lose(number, true);
             }
@@ -578,7 +579,7 @@ impl Connections {
 
     /// Whether all requested transfers have completed.
     pub(crate) fn is_idle(&self) -> bool {
-        self.links.values().all(|link| link.is_lost || link.is_idle())
+        self.links.values().all(|link| link.is_lost || link.endpoint.is_idle())
     }
 
     /// The places of all links.
