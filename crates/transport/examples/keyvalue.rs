@@ -10,8 +10,8 @@ use std::sync::{Arc, mpsc};
 use auth::{Challenge, Identity, Key, Protocol, Proved};
 use host::{Host, SlotKey, SlotTable};
 use transport::{
-    Admission, Arrived, Attempts, ConnectTarget, Endpoint, EndpointOptions, Header, HeaderBytes, LINE_WORDS,
-    LineMessage, Nic, NicConfig, Payload, Peers, QueueSizes, of_completion,
+    Arrived, ConnEvent, ConnectTarget, Endpoint, EndpointOptions, Header, HeaderBytes, LINE_WORDS,
+    LineMessage, Nic, NicConfig, Outcome, Payload, Peers, QueueSizes, Wireup, of_completion,
 };
 use verbs::{Buf, CmEvent, ConnParam, Error, Result, Screen, SendFlags, WcStatus};
 
@@ -221,10 +221,10 @@ impl Party {
 /// Serves one client until it has disconnected. Sends its listening address to `listens`.
 fn serve(device: &str, key: Key, listens: &mpsc::Sender<SocketAddr>) -> Result<()> {
     let host = host::real::host();
-    let admission = Arc::new(Admission::<Client>::new(PROTOCOL, b""));
+    let wireup = Wireup::<Client>::new(PROTOCOL, key.derive("server's nonces", &[]));
     let seed = auth::Seed::from_key(key.derive("seed", &[]));
-    admission.open(SERVER, seed, Client(key));
-    let screen: Arc<dyn Screen> = admission.clone();
+    wireup.admission().open(SERVER, seed, Client(key));
+    let screen: Arc<dyn Screen> = wireup.admission().clone();
     let mut end = Party::new(&host, device, &screen, false)?;
     let address = end.nic.addr();
     listens.send(address).map_err(|_| Error::Invalid("there is no client".into()))?;
@@ -235,9 +235,7 @@ fn serve(device: &str, key: Key, listens: &mpsc::Sender<SocketAddr>) -> Result<(
             other => return Err(Error::Invalid(format!("no connection: {other:?}"))),
         };
         let Some(proved) = request.take_screened::<Proved>() else { continue };
-        end.endpoint.set_offer(proved.offer());
-        let reply = admission.accept(&proved, end.endpoint.offer()).expect("the only request");
-        end.nic.cm.accept(request, end.endpoint.qp(), &ConnParam::with_private_data(reply))?;
+        wireup.accept(&end.nic, (request, &proved), &mut end.endpoint)?;
     }
     end.endpoint.open()?;
     let mut values = BTreeMap::new();
@@ -258,22 +256,21 @@ fn serve(device: &str, key: Key, listens: &mpsc::Sender<SocketAddr>) -> Result<(
 
 /// Connects to a server. Its seed is not known, so the first request is rejected with a challenge.
 fn connect(host: &Host, device: &str, key: &Key, server: SocketAddr) -> Result<Party> {
-    let closed: Arc<dyn Screen> = Arc::new(Admission::<Client>::new(PROTOCOL, b""));
+    let mut wireup = Wireup::<Client>::new(PROTOCOL, key.derive("nonces", &[]));
+    let closed: Arc<dyn Screen> = wireup.admission().clone();
     let mut end = Party::new(host, device, &closed, true)?;
-    let mut attempts = Attempts::new(PROTOCOL, key.derive("nonces", &[]));
     loop {
         let target =
             ConnectTarget { key: key.clone(), from: CLIENT, to: SERVER, challenge: Challenge::UNKNOWN };
-        let said = attempts.request(0, target, end.endpoint.offer());
-        end.nic.cm.connect(end.endpoint.qp(), server, &ConnParam::with_private_data(said))?;
-        match end.wait_for_event(host) {
-            CmEvent::Established { private_data, .. } => {
-                let offer = attempts.check_reply(0, &private_data).expect("the server has the key");
-                end.endpoint.set_offer(&offer);
+        let (own, peer) = ((0, &end.endpoint), (server, target));
+        wireup.connect(&end.nic, own, peer, ConnParam::default())?;
+        let Ok((_, event)) = ConnEvent::of(end.wait_for_event(host)) else { continue };
+        match wireup.outcome((0, true), &mut end.endpoint, event) {
+            Outcome::Established => {
                 end.endpoint.open()?;
                 return Ok(end);
             }
-            CmEvent::Rejected { private_data, .. } => drop(attempts.rejected(0, &private_data)),
+            Outcome::Again => {}
             other => return Err(Error::Invalid(format!("no connection: {other:?}"))),
         }
     }

@@ -14,7 +14,7 @@
 //! | [`WriteRing`] | messages by RDMA writes, where the receiver polls its memory |
 //! | [`Registrations`] | registered memory for a NIC or a peer, with a registration cache |
 //! | [`Links`] | the connections of a process by their numbers in completions |
-//! | [`answer`], [`Attempts`], [`Admission`] | connect requests: two that cross, and proofs of identity |
+//! | [`answer`], [`Wireup`], [`Admission`] | connect requests: two that cross, and proofs of identity |
 //!
 //! # Example
 //!
@@ -122,5 +122,7 @@ pub use nic::{Nic, NicConfig, QueueSizes, Slots};
 pub use queue::{MessageQueue, Signal, of_completion};
 pub use registration::{Registration, Registrations};
 pub use ring::{CONTROL_LINES, Found, Inbox, Malformed, Offer, Outbox, Record, SHARED_LINE, USER_LINE};
-pub use wireup::{Admission, Answer, Attempts, ConnStage, ConnectTarget, Peers, Rejection, answer};
+pub use wireup::{
+    Admission, Answer, CROSSED, ConnEvent, ConnStage, ConnectTarget, NOT_YET, Outcome, Peers, Wireup, answer,
+};
 pub use write_ring::WriteRing;

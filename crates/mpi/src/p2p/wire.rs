@@ -433,12 +433,8 @@ fn u64_at(bytes: &[u8; HEAD_MAX], at: usize) -> u64 {
     u64::from_le_bytes(part(bytes, at))
 }
 
-/// Reason of a rejection: both processes connect at the same time, and the other attempt is used.
-pub(crate) const CROSSED: &[u8] = b"crossed";
 /// Reason of a rejection: a connection exists already, or the process is not known.
 pub(crate) const STRANGER: &[u8] = b"stranger";
-/// Reason of a rejection: the process has just started and does not have the job's key yet. The peer retries.
-pub(crate) const NOT_YET: &[u8] = b"not yet";
 /// Reason of a rejection: the process leaves the job and accepts no more connections.
 pub(crate) const LEFT: &[u8] = b"left";
 

@@ -10,7 +10,8 @@ use auth::{Key as Secret, Nonce, Proved, Seed};
 use host::{Host, SlotKey, Span};
 use pmi::profile::Traffic;
 use transport::{
-    Answer, Attempts, ConnStage, ConnectTarget, Held, Links, Registration, Rejection, answer, of_completion,
+    Answer, CROSSED, ConnEvent, ConnStage, ConnectTarget, Held, Links, Outcome, Registration, Wireup, answer,
+    of_completion,
 };
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
@@ -21,11 +22,11 @@ use crate::memory::Piece;
 use crate::p2p::matching::TagCriteria;
 use crate::p2p::proto::{Conditions, EndpointTraits, Proto, ProtocolLimits, Protocols, ShortPath};
 use crate::p2p::shm_copy::{Copying, SharedMessage};
-use crate::p2p::wire::{CROSSED, LEFT, MatchKey, Message, NOT_YET, RemoteMemory, STRANGER};
+use crate::p2p::wire::{LEFT, MatchKey, Message, RemoteMemory, STRANGER};
 use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
 use crate::peers::connection::{Connection, Copied, Next, Payload, Received, Short, Taken};
 use crate::peers::nic::{Nic, Port};
-use crate::peers::trust::{self, ConnectAdmission, JobSecret, Keyring, Members, PROTOCOL};
+use crate::peers::trust::{ConnectAdmission, JobSecret, Keyring, Members, PROTOCOL};
 
 /// How long a process may take to answer a connect request: it does so when it next calls MPI, which may take it hours. If it has
 /// ended, the device reports that.
@@ -181,10 +182,8 @@ pub(crate) struct Transport {
     begun: Vec<(u32, bool)>,
     /// The traffic of connections that have ended.
     past: Vec<(u32, Traffic)>,
-    /// Connect requests of this process without an answer yet, by the place of the connection.
-    attempts: Attempts,
-    /// Checks incoming connect requests; shared with the devices.
-    admission: Arc<ConnectAdmission>,
+    /// Connect requests of this process, by the place of the connection, and the check of incoming ones.
+    wireup: Wireup<Arc<Members>>,
     members: Arc<Members>,
     /// Connections whose peers may store messages in this process's memory.
     stored_to: Vec<usize>,
@@ -225,10 +224,11 @@ impl Transport {
     ) -> Result<Self> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         let sizes = (size, bootstrap.remote_procs_max());
-        let (admission, own) = (trust::admission(), bootstrap.random_key()?);
+        let own = bootstrap.random_key()?;
+        let wireup = Wireup::new(PROTOCOL, own.derive("nonces", &[]));
         let seed = Seed::from_key(own.derive("seed", &[]));
         let published = &addresses[..addresses.len().min(ADDRESSES_MAX)];
-        let open = |port| Nic::open(port, published, sizes, fast_path, admission.clone());
+        let open = |port| Nic::open(port, published, sizes, fast_path, wireup.admission().clone());
         let nics: Vec<Nic> = ports.iter().map(open).collect::<Result<_>>()?;
         let listens = nics.iter().zip(ports).map(|(nic, port)| (nic.addr(), port.fabric.clone()));
         let ports = listens.collect();
@@ -243,7 +243,7 @@ impl Transport {
         let secret = JobSecret::parse(&bootstrap.get("mpi-job")?)?;
         let me = Identity { job: secret.job, rank };
         let members = Arc::new(Members::new(me, size, Keyring::new(secret)));
-        admission.open(auth::Identity(me.bytes()), seed, members.clone());
+        wireup.admission().open(auth::Identity(me.bytes()), seed, members.clone());
         Ok(Self {
             host: host.clone(),
             rank,
@@ -258,8 +258,7 @@ impl Transport {
             given_up: Vec::new(),
             begun: Vec::new(),
             past: Vec::new(),
-            attempts: Attempts::new(PROTOCOL, own.derive("nonces", &[])),
-            admission,
+            wireup,
             members,
             stored_to: Vec::new(),
             turn: 0,
@@ -329,7 +328,7 @@ impl Transport {
 
     /// The check of incoming connect requests.
     pub(crate) fn admission(&self) -> &ConnectAdmission {
-        &self.admission
+        self.wireup.admission()
     }
 
     /// The processes that may connect to this one, and the keys that it shares with them.
@@ -339,7 +338,7 @@ impl Transport {
 
     /// Returns a number that is never used again.
     pub(crate) fn next_nonce(&mut self) -> Nonce {
-        self.attempts.next_nonce()
+        self.wireup.next_nonce()
     }
 
     /// The key that this process shares with another one.
@@ -990,7 +989,7 @@ impl Transport {
 
     /// Closes a connection.
     fn end(&mut self, number: usize) {
-        self.attempts.forget(number);
+        self.wireup.forget(number);
         self.connections[number].endpoint.close();
         self.stop_polling(number);
     }
@@ -1122,45 +1121,39 @@ impl Transport {
         let key = self.shared_with(process)?;
         let [from, to] = [self.rank, process].map(|end| auth::Identity(self.strangers.identity(end).bytes()));
         let target = ConnectTarget { key, from, to, challenge: route.seed.challenge(PROTOCOL, from, 0) };
-        let connection = &self.connections[number];
-        let said = self.attempts.request(number, target, connection.endpoint.offer());
-        let param = ConnParam { timeout: AWAY, ..ConnParam::with_private_data(said) };
-        Ok(self.nics[connection.port].shared.cm.connect(connection.endpoint.qp(), route.addr, &param)?)
+        let Connection { port, endpoint, .. } = &self.connections[number];
+        let param = ConnParam { timeout: AWAY, ..ConnParam::default() };
+        let (nic, peer) = (&self.nics[*port].shared, (route.addr, target));
+        Ok(self.wireup.connect(nic, (number, endpoint), peer, param)?)
     }
 
     fn connection_event(&mut self, port: usize, event: CmEvent) {
-        let (qp_num, outcome) = match event {
-            CmEvent::ConnectRequest(request) => return self.handle_connect_request(port, request),
-            CmEvent::Established { qp_num, private_data, .. } => (qp_num, Ok(private_data)),
-            CmEvent::Rejected { qp_num, private_data } => return self.rejected(port, qp_num, &private_data),
-            CmEvent::ConnectFailed { qp_num, why } => (qp_num, Err(why.to_string())),
-            CmEvent::Disconnected { qp_num } => (qp_num, Err("it has ended, or has disconnected".to_owned())),
+        let (qp_num, event) = match ConnEvent::of(event) {
+            Ok(event) => event,
+            Err(request) => return self.handle_connect_request(port, *request),
         };
         let Some((at, number)) = self.current(port, qp_num) else { return self.old_event(port, qp_num) };
-        match outcome.and_then(|said| self.check_reply(at, number, &said)) {
-            Ok(()) => self.opened(at, number),
-            Err(why) => {
-                // Messages that it sent before are still delivered.
-                self.poll_completions(port);
-                let process = self.peers[at].process;
-                self.lose(at, Error::lost(process, why));
+        let Peer { process, ref state } = self.peers[at];
+        let asked = !matches!(state, PeerState::Accepting(_));
+        let error = match self.wireup.outcome((number, asked), &mut self.connections[number].endpoint, event)
+        {
+            Outcome::Established => return self.opened(at, number),
+            Outcome::Again => match self.retry_request(number) {
+                Ok(()) => return,
+                Err(error) => error,
+            },
+            Outcome::Unproved => Error::lost(process, self.unproved(process)),
+            Outcome::Refused(said) if said.starts_with(LEFT) => {
+                self.wireup.forget(number);
+                self.leaves_now(at, number);
+                return self.retire(number);
             }
-        }
-    }
-
-    /// Checks that the reply to a request of this process comes from the intended peer, and records the peer's offer. On the
-    /// accepting side nothing is left to check, since the request was checked.
-    fn check_reply(&mut self, at: usize, number: usize, said: &[u8]) -> Result<(), String> {
-        if let PeerState::Accepting(_) = self.peers[at].state {
-            return Ok(());
-        }
-        if !self.attempts.contains(number) {
-            return Err("it replied without a request".to_owned());
-        }
-        let offer = self.attempts.check_reply(number, said);
-        let offer = offer.ok_or_else(|| self.unproved(self.peers[at].process))?;
-        self.connections[number].endpoint.set_offer(&offer);
-        Ok(())
+            Outcome::Refused(_) => Error::lost(process, "it refused the connection"),
+            Outcome::Ended(why) => Error::lost(process, why),
+        };
+        // Messages that it sent before are still delivered.
+        self.poll_completions(port);
+        self.lose(at, error);
     }
 
     /// The error text for a peer without a valid proof.
@@ -1171,33 +1164,6 @@ impl Transport {
             "what listens {at} does not know the key of this job: another program has that port now, or the two jobs were not introduced; \
              start all processes of a job by one command of one launcher"
         )
-    }
-
-    /// The peer has rejected a request of this process.
-    fn rejected(&mut self, port: usize, qp_num: u32, said: &[u8]) {
-        let Some((at, number)) = self.current(port, qp_num) else { return self.old_event(port, qp_num) };
-        if !self.attempts.contains(number) {
-            return;
-        }
-        if said.starts_with(LEFT) {
-            self.attempts.forget(number);
-            self.leaves_now(at, number);
-            return self.retire(number);
-        }
-        let process = self.peers[at].process;
-        let lost = |why| Err(Error::lost(process, why));
-        let asked = match self.attempts.rejected(number, said) {
-            // The peer's own attempt is used instead, or it has just started. Retrying until its request arrives costs little, and
-            // detects that a peer has ended meanwhile.
-            _ if said.starts_with(CROSSED) || said.starts_with(NOT_YET) => self.retry_request(number),
-            Some(Rejection::Again) => self.retry_request(number),
-            Some(Rejection::Unproved) => lost(self.unproved(process)),
-            Some(Rejection::Other) | None => lost("it refused the connection".to_owned()),
-        };
-        if let Err(error) = asked {
-            self.poll_completions(port);
-            self.lose(at, error);
-        }
     }
 
     /// The peer and the connection of a queue pair; `None` for an attempt that was given up.
@@ -1263,15 +1229,12 @@ impl Transport {
     fn accept(&mut self, at: usize, port: usize, request: ConnectRequest, proved: &Proved) -> Result<()> {
         let process = self.peers[at].process;
         let mut connection = self.new_connection(port, process)?;
-        connection.endpoint.set_offer(proved.offer());
-        // A peer that was accepted before is at another stage and was refused there, so this does not happen.
-        let replayed = || Error::lost(process, "its connect request was sent twice");
-        let reply = self.admission.accept(proved, connection.endpoint.offer()).ok_or_else(replayed)?;
-        let param = ConnParam::with_private_data(reply);
-        let accepted = self.nics[port].shared.cm.accept(request, connection.endpoint.qp(), &param);
+        // A peer that was accepted before is at another stage and was refused there, so no request is sent twice.
+        let nic = &self.nics[port].shared;
+        let accepted = self.wireup.accept(nic, (request, proved), &mut connection.endpoint);
         let number = self.connect_by(connection, false);
         if let PeerState::Connecting(given_up) = self.peers[at].state {
-            self.attempts.forget(given_up);
+            self.wireup.forget(given_up);
             self.connections[given_up].has_room = false;
             self.nics[self.connections[given_up].port].shared.give_room_back();
             self.stop_polling(given_up);

@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use auth::{Proved, Seed};
-use transport::{Answer, Arrived, ConnStage, Links, Nic, answer, of_completion};
+use transport::{Answer, Arrived, CROSSED, ConnEvent, ConnStage, Links, Nic, Outcome, answer, of_completion};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 
 use crate::link::connection::{Connection, Move, Payload};
 use crate::link::nic;
 use crate::link::trust::{self, Trust};
-use crate::link::wire::{CROSSED, Message, VirtualChannel};
+use crate::link::wire::{Message, VirtualChannel};
 use crate::objects::process::Process;
 
 /// Something that happened, except that messages have arrived.
@@ -100,7 +100,7 @@ impl Connections {
             // Peers know the port, and may connect as soon as this process listens there.
             trust.open(me_at(port));
         }
-        let nic = nic::open(device, (IpAddr::V4(address), port), trust.admission().clone())?;
+        let nic = nic::open(device, (IpAddr::V4(address), port), trust.wireup.admission().clone())?;
         let me = me_at(nic.addr().port());
         trust.open(me);
         let (links, to, events) = (Links::default(), BTreeMap::new(), VecDeque::new());
@@ -198,8 +198,9 @@ impl Connections {
             Error::Invalid("no process can listen at this address: a process number is at most 65535".into())
         };
         let (address, peer) = address_of(link.peer).ok_or_else(no_address)?;
-        let said = self.trust.request(number, (self.me, peer), link.endpoint.offer());
-        self.nic.cm.connect(link.endpoint.qp(), address, &ConnParam::with_private_data(said))
+        let target = self.trust.target(self.me, peer);
+        let own = (number, &link.endpoint);
+        self.trust.wireup.connect(&self.nic, own, (address, target), ConnParam::default())
     }
 
     /// Creates a link for the next free place.
@@ -461,7 +462,7 @@ impl Connections {
     fn forget(&mut self, number: usize) {
         let Some(link) = self.links.remove(number) else { return };
         self.readable.retain(|other| *other != number);
-        self.trust.forget(number);
+        self.trust.wireup.forget(number);
         let was_open = !link.is_given_up;
         let (slots, inboxes) = link.endpoint.into_memory();
         self.nic.give_room_back();
@@ -469,47 +470,40 @@ impl Connections {
     }
 
     fn connection_event(&mut self, event: CmEvent) {
-        let (qp_num, said, refusal) = match event {
-            CmEvent::ConnectRequest(request) => return self.handle_request(request),
-            CmEvent::Established { qp_num, private_data, .. } => (qp_num, Some(private_data), None),
-            CmEvent::Rejected { qp_num, private_data } => (qp_num, None, Some(private_data)),
-            CmEvent::ConnectFailed { qp_num, .. } | CmEvent::Disconnected { qp_num } => (qp_num, None, None),
+        let (qp_num, event) = match ConnEvent::of(event) {
+            Ok(event) => event,
+            Err(request) => return self.handle_request(*request),
         };
-        let Some((number, link)) = self.links.iter().find(|(_, link)| link.endpoint.qp().num() == qp_num)
-        else {
-            return;
-        };
+        let found = self.links.iter().find(|(_, link)| link.endpoint.qp().num() == qp_num);
+        let Some(number) = found.map(|(number, _)| number) else { return };
+        let link = &mut self.links[number];
         if link.is_given_up {
             return self.forget(number);
         }
-        // Until the peer's own request arrives, retrying is cheap, and detects a peer that has exited
-        // meanwhile.
-        if let Some(refusal) = refusal
-            && !link.is_lost
-            && (refusal.starts_with(CROSSED) || self.trust.can_ask_again(number, &refusal))
-            && self.request_link(number).is_ok()
-        {
+        if link.is_lost {
             return;
         }
-        let Some(said) = said else {
-            // Messages that arrived before the loss still count.
-            self.poll_completions();
-            return self.lose(number, true);
-        };
-        let Some(link) = self.links.get_mut(number).filter(|link| !link.is_lost) else { return };
-        if link.is_active {
-            let Some(offer) = self.trust.check_reply(number, &said) else { return self.lose(number, false) };
-            link.endpoint.set_offer(&offer);
-        }
-        match link.endpoint.open() {
-            Ok(()) => {
-                if link.is_mapped() {
-                    self.mark_readable(number);
-                }
-                self.pump(number);
+        match self.trust.wireup.outcome((number, link.is_active), &mut link.endpoint, event) {
+            Outcome::Established => self.opened(number),
+            Outcome::Again if self.request_link(number).is_ok() => {}
+            Outcome::Unproved => self.lose(number, false),
+            Outcome::Again | Outcome::Refused(_) | Outcome::Ended(_) => {
+                // Messages that arrived before the loss still count.
+                self.poll_completions();
+                self.lose(number, true);
             }
-            Err(_) => self.lose(number, true),
         }
+    }
+
+    fn opened(&mut self, number: usize) {
+        let link = &mut self.links[number];
+        if link.endpoint.open().is_err() {
+            return self.lose(number, true);
+        }
+        if link.is_mapped() {
+            self.mark_readable(number);
+        }
+        self.pump(number);
     }
 
     /// Handles the connect request of a process that has proved its identity.
@@ -527,14 +521,7 @@ impl Connections {
         let Ok(mut link) = self.new_link(peer, false) else {
             return drop(request.reject(b"no"));
         };
-        link.endpoint.set_offer(proved.offer());
-        let Some(said) = self.trust.reply(&proved, link.endpoint.offer()) else {
-            let (slots, inboxes) = link.endpoint.into_memory();
-            self.nic.give_room_back();
-            self.nic.give_memory_back(slots, inboxes, true);
-            return drop(request.reject(b"no"));
-        };
-        let accepted = self.nic.cm.accept(request, link.endpoint.qp(), &ConnParam::with_private_data(said));
+        let accepted = self.trust.wireup.accept(&self.nic, (request, &proved), &mut link.endpoint);
         let number = self.add(link);
         if accepted.is_err() {
             return self.forget(number);
@@ -719,7 +706,7 @@ mod tests {
         while take(&mut to).is_none() {
             from.poll(false);
         }
-        to.trust.admission().refused()
+        to.trust.wireup.admission().refused()
     }
 
     #[test]

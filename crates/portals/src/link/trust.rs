@@ -10,10 +10,9 @@
 //! processes of the same user on the same host, and in virtual time.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use auth::{Challenge, Identity, Key, OFFER, Protocol, Proved, REPLY, REQUEST, Seed};
-use transport::{Admission, Attempts, ConnectTarget, Peers, Rejection};
+use auth::{Challenge, Identity, Key, Protocol, Seed};
+use transport::{ConnectTarget, Peers, Wireup};
 use verbs::host::Host;
 use verbs::{Device, Error, Result};
 
@@ -55,11 +54,7 @@ impl Peers for KeyHolders {
     }
 }
 
-/// Checks connect requests. It opens when the process knows its number; before, no one can know where it
-/// listens.
-type LinkAdmission = Admission<KeyHolders>;
-
-/// The secrets by which a process proves its identity, and its unanswered requests.
+/// The secrets by which a process proves its identity, and its connect requests.
 #[derive(Debug)]
 pub(crate) struct Trust {
     key: Key,
@@ -67,9 +62,9 @@ pub(crate) struct Trust {
     seed: Option<Seed>,
     /// Known seeds of other processes.
     seeds: BTreeMap<Process, Seed>,
-    admission: Arc<LinkAdmission>,
-    /// By link.
-    attempts: Attempts,
+    /// Requests by link. The check of incoming ones opens when the process knows its number; before, no one can
+    /// know where it listens.
+    pub(crate) wireup: Wireup<KeyHolders>,
 }
 
 impl Trust {
@@ -89,20 +84,14 @@ impl Trust {
     /// With a secret `own` of this process alone.
     fn of(key: Key, own: &Key, is_known: bool) -> Self {
         let seed = (!is_known).then(|| Seed::from_key(own.derive("seed", &[])));
-        let attempts = Attempts::new(PROTOCOL, own.derive("nonces", &[]));
-        let (seeds, admission) = (BTreeMap::new(), Arc::new(LinkAdmission::new(PROTOCOL, b"")));
-        Self { key, seed, seeds, admission, attempts }
-    }
-
-    /// The check for the listener.
-    pub(crate) fn admission(&self) -> &Arc<LinkAdmission> {
-        &self.admission
+        let wireup = Wireup::new(PROTOCOL, own.derive("nonces", &[]));
+        Self { key, seed, seeds: BTreeMap::new(), wireup }
     }
 
     /// Admits requests to `me`. Only the first call has an effect.
     pub(crate) fn open(&self, me: Process) {
         let seed = self.seed.clone().unwrap_or_else(|| known_seed(&self.key, me));
-        self.admission.open(identity(me), seed, KeyHolders { me, key: self.key.clone() });
+        self.wireup.admission().open(identity(me), seed, KeyHolders { me, key: self.key.clone() });
     }
 
     /// The seed of this process; `None` where it is derived from the key.
@@ -115,107 +104,72 @@ impl Trust {
         self.seeds.insert(process, seed);
     }
 
-    /// The private data of a link's connect request, with the last known challenge.
-    pub(crate) fn request(
-        &mut self,
-        link: usize,
-        (me, peer): (Process, Process),
-        offer: [u8; OFFER],
-    ) -> [u8; REQUEST] {
+    /// The other end of a connect request, with the challenge that is known for the first one.
+    pub(crate) fn target(&self, me: Process, peer: Process) -> ConnectTarget {
         let (key, from, to) = (self.key.clone(), identity(me), identity(peer));
         let challenge = match (self.seeds.get(&peer), &self.seed) {
             (Some(seed), _) => seed.challenge(PROTOCOL, from, 0),
             (None, Some(_)) => Challenge::UNKNOWN,
             (None, None) => known_seed(&key, peer).challenge(PROTOCOL, from, 0),
         };
-        self.attempts.request(link, ConnectTarget { key, from, to, challenge }, offer)
-    }
-
-    /// Whether a link's rejected request can be sent again, with another challenge.
-    pub(crate) fn can_ask_again(&mut self, link: usize, said: &[u8]) -> bool {
-        self.attempts.rejected(link, said) == Some(Rejection::Again)
-    }
-
-    /// The offer in the reply to a link's request; `None` if it proves nothing.
-    pub(crate) fn check_reply(&mut self, link: usize, said: &[u8]) -> Option<[u8; OFFER]> {
-        self.attempts.check_reply(link, said)
-    }
-
-    /// Drops the state of a link's request.
-    pub(crate) fn forget(&mut self, link: usize) {
-        self.attempts.forget(link);
-    }
-
-    /// The private data of the reply to a request; `None` if the request was answered before.
-    pub(crate) fn reply(&self, proved: &Proved, offer: [u8; OFFER]) -> Option<[u8; REPLY]> {
-        self.admission.accept(proved, offer)
+        ConnectTarget { key, from, to, challenge }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use auth::{Attempt, OFFER, REQUEST, Rejected};
+
     use super::*;
 
     const ME: Process = Process::physical(0x7f00_0001, 3);
     const PEER: Process = Process::physical(0x7f00_0001, 4);
-    const OFFERS: [[u8; OFFER]; 2] = [[0; OFFER], [7; OFFER]];
 
     /// Trust with a key that consists of this byte, with derived or random seeds.
     fn trust(key: u8, is_known: bool) -> Trust {
         Trust::of(Key::from_bytes([key; 16]), &Key::from_bytes([key + 100; 16]), is_known)
     }
 
-    #[test]
-    fn both_sides_are_proved_and_learn_the_offers_at_once_where_seeds_are_known() {
-        for offer in OFFERS {
-            let (mut from, to) = (trust(1, true), trust(1, true));
-            to.open(ME);
-            let proved = to.admission.check(&from.request(0, (PEER, ME), offer)).expect("proved");
-            assert_eq!((process(proved.from()), *proved.offer()), (PEER, offer));
-            let reply = to.reply(&proved, offer).expect("the first answer");
-            assert_eq!(to.reply(&proved, offer), None, "a replay");
-            assert_eq!(from.check_reply(0, &reply), Some(offer));
-        }
+    /// A connect request of one process to another.
+    fn attempt(from: &mut Trust, (me, peer): (Process, Process)) -> Attempt {
+        let ConnectTarget { key, from: own, to, challenge } = from.target(me, peer);
+        Attempt::new(PROTOCOL, key, (own, to), (challenge, from.wireup.next_nonce()), [7; OFFER])
     }
 
     #[test]
-    fn where_seeds_are_not_known_a_challenge_is_asked_for_once() {
-        let [none, some] = OFFERS;
-        let (mut from, to) = (trust(1, false), trust(1, false));
-        assert_eq!(to.admission.check(&from.request(0, (PEER, ME), none)).expect_err("not open"), []);
+    fn request_is_proved_at_once_where_seeds_are_known() {
+        let to = trust(1, true);
         to.open(ME);
-        let refusal = to.admission.check(&from.request(0, (PEER, ME), some)).expect_err("no challenge");
-        assert!(from.can_ask_again(0, &refusal));
-        let proved = to.admission.check(&from.request(0, (PEER, ME), some)).expect("proved");
-        let reply = to.reply(&proved, none).expect("the first answer");
-        assert_eq!(from.check_reply(0, &reply), Some(none));
+        let request = attempt(&mut trust(1, true), (PEER, ME)).request();
+        let proved = to.wireup.admission().check(&request).expect("proved");
+        assert_eq!((process(proved.from()), proved.offer()), (PEER, &[7; OFFER]));
+    }
+
+    #[test]
+    fn request_is_proved_the_second_time_where_seeds_are_not_known() {
+        let (mut from, to) = (trust(1, false), trust(1, false));
+        to.open(ME);
+        let first = attempt(&mut from, (PEER, ME));
+        let refusal = to.wireup.admission().check(&first.request()).expect_err("no challenge");
+        assert!(matches!(first.rejected(&refusal), Rejected::Again(_)));
+        from.learn(ME, to.seed().expect("a random seed"));
+        assert!(to.wireup.admission().check(&attempt(&mut from, (PEER, ME)).request()).is_ok());
     }
 
     #[test]
     fn another_key_another_process_and_changed_offers_are_refused() {
         let to = trust(1, true);
         to.open(ME);
-        let said = |key, ends| trust(key, true).request(0, ends, OFFERS[1]);
-        assert!(to.admission.check(&said(1, (PEER, ME))).is_ok());
-        assert!(to.admission.check(&said(2, (PEER, ME))).is_err(), "another key");
-        assert!(to.admission.check(&said(1, (PEER, PEER))).is_err(), "for another process");
-        assert!(to.admission.check(&said(1, (ME, ME))).is_err(), "from this process itself");
+        let check = |said: &[u8]| to.wireup.admission().check(said);
+        let said = |key, ends| attempt(&mut trust(key, true), ends).request();
+        assert!(check(&said(1, (PEER, ME))).is_ok());
+        assert!(check(&said(2, (PEER, ME))).is_err(), "another key");
+        assert!(check(&said(1, (PEER, PEER))).is_err(), "for another process");
+        assert!(check(&said(1, (ME, ME))).is_err(), "from this process itself");
         for at in 0..REQUEST {
             let mut changed = said(1, (PEER, ME));
             changed[at] ^= 1;
-            assert!(to.admission.check(&changed).is_err(), "byte {at}");
-        }
-    }
-
-    #[test]
-    fn a_reply_with_a_changed_offer_is_refused() {
-        for at in 0..REPLY {
-            let (mut from, to) = (trust(1, true), trust(1, true));
-            to.open(ME);
-            let proved = to.admission.check(&from.request(0, (PEER, ME), OFFERS[0])).expect("proved");
-            let mut reply = to.reply(&proved, OFFERS[1]).expect("the first answer");
-            reply[at] ^= 1;
-            assert_eq!(from.check_reply(0, &reply), None, "byte {at}");
+            assert!(check(&changed).is_err(), "byte {at}");
         }
     }
 }

@@ -103,9 +103,6 @@ impl Reader<'_> {
     }
 }
 
-/// The reject data for a connect request that crossed with this process's own, which wins.
-pub(crate) const CROSSED: &[u8] = b"crossed";
-
 fn action_number(action: &Action) -> u8 {
     match action {
         Action::Put => 0,
