@@ -116,15 +116,6 @@ enum Work<U: User> {
     Access { op: SendOp, piece: Sge, key: U::Key },
 }
 
-/// The waiting work of each channel of an endpoint, in order.
-pub struct Backlog<U: User, const CHANNELS: usize>([VecDeque<Work<U>>; CHANNELS]);
-
-impl<U: User, const CHANNELS: usize> Default for Backlog<U, CHANNELS> {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| VecDeque::new()))
-    }
-}
-
 /// The state of this side's last message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
@@ -151,7 +142,7 @@ pub struct Endpoint<U: User, const CHANNELS: usize, const INLINE: usize> {
     pub written: Option<Box<WriteRing>>,
     /// Whether messages may be sent.
     pub is_open: bool,
-    backlog: Backlog<U, CHANNELS>,
+    backlog: [VecDeque<Work<U>>; CHANNELS],
     /// The memory that the peer offers.
     offered: Option<Offer>,
     options: EndpointOptions,
@@ -189,7 +180,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
             line: None,
             written: written.map(Box::new),
             is_open: false,
-            backlog: Backlog::default(),
+            backlog: std::array::from_fn(|_| VecDeque::new()),
             offered: None,
             options,
             leaving: Leaving::No,
@@ -254,7 +245,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
     /// Ends all sending, and drops the work that waits. Messages that have arrived can still be taken.
     pub fn close(&mut self) {
         self.is_open = false;
-        self.backlog = Backlog::default();
+        self.drop_backlog();
         self.qp().to_error();
     }
 
@@ -294,7 +285,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
     /// the peer may keep its memory until then.
     pub fn left(&mut self) {
         (self.is_open, self.leaving) = (false, Leaving::No);
-        self.backlog = Backlog::default();
+        self.drop_backlog();
         self.acknowledge_line();
     }
 
@@ -331,25 +322,21 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
     /// Whether work waits on any channel.
     #[inline]
     pub fn has_backlog(&self) -> bool {
-        self.backlog.0.iter().any(|work| !work.is_empty())
+        self.backlog.iter().any(|work| !work.is_empty())
     }
 
     /// The number of messages and accesses that wait.
     pub fn backlog_len(&self) -> usize {
-        self.backlog.0.iter().map(VecDeque::len).sum()
+        self.backlog.iter().map(VecDeque::len).sum()
     }
 
-    /// Takes all work that waits.
-    pub fn take_backlog(&mut self) -> Backlog<U, CHANNELS> {
-        std::mem::take(&mut self.backlog)
+    fn drop_backlog(&mut self) {
+        self.backlog.iter_mut().for_each(VecDeque::clear);
     }
 
-    /// Puts the work of another endpoint before all other work.
-    pub fn prepend_backlog(&mut self, backlog: Backlog<U, CHANNELS>) {
-        for (own, mut first) in self.backlog.0.iter_mut().zip(backlog.0) {
-            first.append(own);
-            *own = first;
-        }
+    /// Takes the work that waits for another endpoint, whose attempt to connect is given up.
+    pub fn inherit(&mut self, given_up: &mut Self) {
+        std::mem::swap(&mut self.backlog, &mut given_up.backlog);
     }
 
     /// Whether a message can be sent now, after the work that waits.
@@ -432,7 +419,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
         payload: &impl Payload,
         copied: impl FnOnce(u64),
     ) -> Result<Option<Path>> {
-        if !self.backlog.0[message.channel()].is_empty() {
+        if !self.backlog[message.channel()].is_empty() {
             return Ok(None);
         }
         if self.put_in_line(message, payload)? {
@@ -452,7 +439,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
         key: Option<U::Key>,
         sent: Option<U::Sent>,
     ) {
-        self.backlog.0[message.channel()].push_back(Work::Send { message, payload, key, sent });
+        self.backlog[message.channel()].push_back(Work::Send { message, payload, key, sent });
     }
 
     /// Whether a request for the peer's memory can be posted now. A write with immediate data takes a credit, as a message does.
@@ -486,11 +473,11 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
     /// # Errors
     /// Those of posting.
     pub fn start_access(&mut self, channel: usize, op: SendOp, piece: Sge, key: U::Key) -> Result<bool> {
-        let may_access = self.backlog.0[channel].is_empty() && self.may_access(op);
+        let may_access = self.backlog[channel].is_empty() && self.may_access(op);
         if may_access {
             self.access(op, piece, key)?;
         } else {
-            self.backlog.0[channel].push_back(Work::Access { op, piece, key });
+            self.backlog[channel].push_back(Work::Access { op, piece, key });
         }
         Ok(may_access)
     }
@@ -507,7 +494,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
         mut posted: impl FnMut(Path, &U::Message, usize, Option<U::Sent>),
     ) -> Result<bool> {
         let mut has_accessed = false;
-        while let Some(work) = self.backlog.0[channel].pop_front() {
+        while let Some(work) = self.backlog[channel].pop_front() {
             match work {
                 Work::Send { message, payload, key, sent } if self.may_send(&message, &payload) => {
                     let path = self.post(&message, &payload, key, &copied)?;
@@ -518,7 +505,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
                     has_accessed = true;
                 }
                 work => {
-                    self.backlog.0[channel].push_front(work);
+                    self.backlog[channel].push_front(work);
                     break;
                 }
             }

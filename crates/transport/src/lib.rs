@@ -114,7 +114,7 @@ mod ring;
 mod wireup;
 mod write_ring;
 
-pub use endpoint::{Arrived, Backlog, Endpoint, EndpointOptions, Held, Message, Path, User};
+pub use endpoint::{Arrived, Endpoint, EndpointOptions, Held, Message, Path, User};
 pub use header::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS, Payload};
 pub use line::{DuplexLine, LineMessage};
 pub use links::Links;

@@ -210,6 +210,9 @@ pub(crate) struct Connection {
     pub(crate) port: usize,
     /// Its completions have reserved room in its device's completion queue.
     pub(crate) has_room: bool,
+    /// The peer has left, or its own attempt is used: this connection is dropped when it has ended. The device of a peer that has
+    /// left may still wait for an acknowledgement.
+    pub(crate) is_left_to_end: bool,
     /// The queue pair, rings and flow control.
     pub(crate) endpoint: Endpoint<Mpi, 1, INLINE>,
     /// The claim words in this side's memory for long messages that both sides copy.
@@ -252,6 +255,7 @@ impl Connection {
             process,
             port,
             has_room: true,
+            is_left_to_end: false,
             endpoint: Endpoint::new(&mut nic.shared, number, written, options)?,
             words: ClaimWords::default(),
             slot_payload,

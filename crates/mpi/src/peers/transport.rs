@@ -174,10 +174,6 @@ pub(crate) struct Transport {
     /// Connections that have ended, and whether their peers may still store in their memory. They are dropped when no event refers
     /// to their slots.
     ended: Vec<(usize, bool)>,
-    /// Connections that have not ended though the peers have left: the peer's device may still wait for an acknowledgement.
-    left: Vec<usize>,
-    /// Attempts that lost against the peer's own attempt, until they are answered.
-    given_up: Vec<usize>,
     /// The peer of each connection, in the order of creation, and whether this process sent the request.
     begun: Vec<(u32, bool)>,
     /// The traffic of connections that have ended.
@@ -254,8 +250,6 @@ impl Transport {
             peers: Vec::new(),
             connections: Links::default(),
             ended: Vec::new(),
-            left: Vec::new(),
-            given_up: Vec::new(),
             begun: Vec::new(),
             past: Vec::new(),
             wireup,
@@ -313,11 +307,9 @@ impl Transport {
     /// Notifies a process that may sleep, after stores in memory that it polls.
     #[inline]
     pub(crate) fn ring(&mut self, process: u32) {
-        let at = self.indices.get(process);
-        if let Some(Peer { state: PeerState::Open(number), .. }) = self.peers.get(at)
-            && let Err(error) = self.connections[*number].endpoint.qp().notify()
-        {
-            self.lose(at, error.into());
+        if let Some(number) = self.open_number(process) {
+            let notified = self.connections[number].endpoint.qp().notify();
+            self.or_lose(number, notified);
         }
     }
 
@@ -498,19 +490,13 @@ impl Transport {
     /// Sends an eager message, if it can be sent immediately: to a connected peer with an empty queue. Returns whether it was sent.
     #[inline]
     pub(crate) fn send_piece(&mut self, to: u32, match_key: MatchKey, piece: Piece) -> bool {
-        let at = self.indices.get(to);
-        let Some(Peer { state: PeerState::Open(number), .. }) = self.peers.get(at) else { return false };
-        let connection = &mut self.connections[*number];
+        let Some(number) = self.open_number(to) else { return false };
+        let connection = &mut self.connections[number];
         if connection.endpoint.has_backlog() || piece.len() as u64 > connection.protocols.eager_max() {
             return false;
         }
-        match connection.send_piece(&self.host, match_key, piece) {
-            Ok(has_left) => has_left,
-            Err(error) => {
-                self.lose(at, error);
-                false
-            }
-        }
+        let sent = connection.send_piece(&self.host, match_key, piece);
+        self.or_lose(number, sent).unwrap_or(false)
     }
 
     /// Sends a message, if it can be sent immediately: the payload may then be reused. Otherwise nothing has happened, except that
@@ -560,11 +546,10 @@ impl Transport {
     /// # Errors
     /// As [`Transport::send`].
     pub(crate) fn access(&mut self, process: u32, op: SendOp, piece: Sge, key: SlotKey) -> Result<()> {
-        let (at, number) = self.peer(process)?;
-        match self.connections[number].endpoint.start_access(0, op, piece, key) {
-            Ok(true) => self.polls = 0,
-            Ok(false) => {}
-            Err(error) => drop(self.lose(at, error.into())),
+        let (_, number) = self.peer(process)?;
+        let posted = self.connections[number].endpoint.start_access(0, op, piece, key);
+        if self.or_lose(number, posted) == Some(true) {
+            self.polls = 0;
         }
         Ok(())
     }
@@ -589,21 +574,18 @@ impl Transport {
 
     /// Whether a process is connected.
     pub(crate) fn is_open(&self, process: u32) -> bool {
-        self.peers.get(self.indices.get(process)).is_some_and(|peer| matches!(peer.state, PeerState::Open(_)))
+        self.open_number(process).is_some()
     }
 
     /// Maps a peer's NIC memory for load and store; `None` if it is not connected, or its memory cannot be mapped.
     pub(crate) fn map(&self, process: u32, at: RemoteAddr, len: usize) -> Option<Buf> {
-        let PeerState::Open(number) = self.peers.get(self.indices.get(process))?.state else { return None };
-        self.connections[number].endpoint.qp().map(at, len).ok()
+        self.connections[self.open_number(process)?].endpoint.qp().map(at, len).ok()
     }
 
     /// Whether both processes can copy a message to this one.
     pub(crate) fn may_share(&self, from: u32, length: u64) -> bool {
-        let Some(Peer { state: PeerState::Open(number), .. }) = self.peers.get(self.indices.get(from)) else {
-            return false;
-        };
-        let connection = &self.connections[*number];
+        let Some(number) = self.open_number(from) else { return false };
+        let connection = &self.connections[number];
         connection.protocols.select(length, Conditions::NONE) == Proto::RndvShm && connection.may_share()
     }
 
@@ -626,8 +608,17 @@ impl Transport {
         }
     }
 
+    /// The number of the open connection to a process.
+    #[inline]
+    fn open_number(&self, process: u32) -> Option<usize> {
+        match self.peers.get(self.indices.get(process))?.state {
+            PeerState::Open(number) => Some(number),
+            _ => None,
+        }
+    }
+
     fn open_to(&mut self, process: u32) -> Option<&mut Connection> {
-        let PeerState::Open(number) = self.peers.get(self.indices.get(process))?.state else { return None };
+        let number = self.open_number(process)?;
         Some(&mut self.connections[number])
     }
 
@@ -638,7 +629,7 @@ impl Transport {
     /// As [`Transport::send`].
     pub(crate) fn copy(&mut self, with: u32, copying: &Copying, key: SlotKey) -> Result<(u32, bool)> {
         let (at, _) = self.peer(with)?;
-        let PeerState::Open(number) = self.peers[at].state else { return Ok((0, false)) };
+        let Some(number) = self.open_number(with) else { return Ok((0, false)) };
         let mut count = 0;
         self.polls = 0;
         loop {
@@ -695,10 +686,10 @@ impl Transport {
         let mut have_heard = true;
         for at in self.announced_to(all) {
             match self.peers[at].state {
-                PeerState::Open(number) => match self.connections[number].endpoint.leave(&Message::Leave) {
-                    Ok(has_heard) => have_heard &= has_heard,
-                    Err(error) => drop(self.lose(at, error.into())),
-                },
+                PeerState::Open(number) => {
+                    let has_heard = self.connections[number].endpoint.leave(&Message::Leave);
+                    have_heard &= self.or_lose(number, has_heard).unwrap_or(true);
+                }
                 // Neither state lasts: the peer answers, sends its first message, or is lost.
                 PeerState::Connecting(_) | PeerState::Accepting(_) => have_heard = false,
                 PeerState::None | PeerState::Gone(_) => {}
@@ -750,18 +741,15 @@ impl Transport {
     /// The next message that a peer has stored.
     #[inline(always)]
     pub(crate) fn next(&mut self, number: usize) -> Next {
-        self.connections[number].next().unwrap_or_else(|error| {
-            self.lose(self.indices.get(self.connections[number].process), error);
-            Next::Nothing
-        })
+        let next = self.connections[number].next();
+        self.or_lose(number, next).unwrap_or(Next::Nothing)
     }
 
     /// Releases a short message that [`Transport::next`] has returned.
     #[inline]
     pub(crate) fn pass(&mut self, number: usize, short: &Short) {
-        if let Err(error) = self.connections[number].pass(short) {
-            self.lose(self.indices.get(self.connections[number].process), error);
-        }
+        let passed = self.connections[number].pass(short);
+        self.or_lose(number, passed);
     }
 
     /// The process at the other end of a connection, and the memory that holds a short message's payload.
@@ -774,14 +762,11 @@ impl Transport {
     /// Releases the memory of a message.
     pub(crate) fn release(&mut self, place: MessagePlace, message: &Message) {
         let connection = &mut self.connections[place.connection];
-        let process = connection.process;
         if matches!(place.held, Held::Slot(_)) && connection.endpoint.has_failed() {
             return;
         }
-        if let Err(error) = connection.release(place.held, message) {
-            let at = self.indices.get(process);
-            self.lose(at, error);
-        }
+        let released = connection.release(place.held, message);
+        self.or_lose(place.connection, released);
     }
 
     /// Polls all queues for messages. With `brief`, queues of devices whose messages arrive without completions are polled only
@@ -809,10 +794,7 @@ impl Transport {
     /// The connection by which a process may store messages in this process's memory.
     #[inline]
     pub(crate) fn stored_by(&self, process: u32) -> Option<usize> {
-        match self.peers.get(self.indices.get(process))?.state {
-            PeerState::Open(number) if self.connections[number].endpoint.is_mapped() => Some(number),
-            _ => None,
-        }
+        self.open_number(process).filter(|number| self.connections[*number].endpoint.is_mapped())
     }
 
     /// Whether a peer has stored another message, valid or not.
@@ -825,37 +807,27 @@ impl Transport {
     /// The next message that a peer has stored, in the form of [`Event::Received`].
     pub(crate) fn next_stored(&mut self, number: usize) -> Option<(u32, Received, MessagePlace)> {
         let connection = &mut self.connections[number];
-        let from = connection.process;
-        match connection.stored() {
-            Ok(Some((what, _))) if what.message == Message::Leave => {
-                self.leaves_now(self.indices.get(from), number);
-                None
-            }
-            Ok(Some((what, held))) => Some((from, what, MessagePlace { connection: number, held })),
-            Ok(None) => None,
-            Err(error) => {
-                let at = self.indices.get(from);
-                self.lose(at, error);
-                None
-            }
+        let (from, stored) = (connection.process, connection.stored());
+        let (what, held) = self.or_lose(number, stored)??;
+        if what.message == Message::Leave {
+            self.leaves_now(self.indices.get(from), number);
+            return None;
         }
+        Some((from, what, MessagePlace { connection: number, held }))
     }
 
     /// Receives the next message that a peer has stored, if it matches and fits.
     #[inline]
     pub(crate) fn take_piece(&mut self, number: usize, wanted: &TagCriteria, into: Piece) -> Taken {
-        self.connections[number].take_piece(wanted, into).unwrap_or_else(|error| {
-            self.lose(self.indices.get(self.connections[number].process), error);
-            Taken::Unknown
-        })
+        let taken = self.connections[number].take_piece(wanted, into);
+        self.or_lose(number, taken).unwrap_or(Taken::Unknown)
     }
 
     /// Calls `take` with a peer's connection to receive stored messages; an error is treated as the loss of the peer.
     #[inline(always)]
     pub(crate) fn take_from(&mut self, number: usize, take: impl FnOnce(&mut Connection) -> Result<()>) {
-        if let Err(error) = take(&mut self.connections[number]) {
-            self.lose(self.indices.get(self.connections[number].process), error);
-        }
+        let taken = take(&mut self.connections[number]);
+        self.or_lose(number, taken);
     }
 
     /// Sends queued messages to a peer whose memory may have room again, since no event reports that.
@@ -911,22 +883,25 @@ impl Transport {
         match slot {
             Some(slot) if wc.opcode == WcOpcode::RecvWriteImm => {
                 self.events.push_back(Event::Landed { from: process, place: wc.imm.unwrap_or_default() });
-                if let Err(error) = connection.endpoint.release(0, Held::Slot(slot)) {
-                    self.lose(at, error.into());
+                let released = connection.endpoint.release(0, Held::Slot(slot));
+                self.or_lose(number, released);
+            }
+            Some(slot) => {
+                let received = connection.received(slot, wc.byte_len);
+                match self.or_lose(number, received) {
+                    Some(what) if what.message == Message::Leave => return self.leaves_now(at, number),
+                    Some(what) => {
+                        let place = MessagePlace { connection: number, held: Held::Slot(slot) };
+                        self.events.push_back(Event::Received { from: process, what, place });
+                    }
+                    None => {}
                 }
             }
-            Some(slot) => match connection.received(slot, wc.byte_len) {
-                Ok(what) if what.message == Message::Leave => return self.leaves_now(at, number),
-                Ok(what) => {
-                    let place = MessagePlace { connection: number, held: Held::Slot(slot) };
-                    self.events.push_back(Event::Received { from: process, what, place });
-                }
-                Err(error) => drop(self.lose(at, error)),
-            },
-            None => match connection.endpoint.completed() {
-                Ok(key) => self.events.extend(key.map(Event::Accessed)),
-                Err(error) => drop(self.lose(at, error.into())),
-            },
+            None => {
+                let key = connection.endpoint.completed();
+                let key = self.or_lose(number, key).flatten();
+                self.events.extend(key.map(Event::Accessed));
+            }
         }
         self.pump(at);
     }
@@ -935,14 +910,20 @@ impl Transport {
     fn pump(&mut self, at: usize) {
         let PeerState::Open(number) = self.peers[at].state else { return };
         let (connection, events) = (&mut self.connections[number], &mut self.events);
-        match connection.pump(&self.host, |key| events.push_back(Event::Sent(key))) {
-            Ok(true) => self.polls = 0,
-            Ok(false) => {}
-            Err(error) => drop(self.lose(at, error)),
+        let pumped = connection.pump(&self.host, |key| events.push_back(Event::Sent(key)));
+        if self.or_lose(number, pumped) == Some(true) {
+            self.polls = 0;
         }
     }
 
+    /// The result of what was done on a connection. An error is treated as the loss of the peer.
+    #[inline(always)] // so that the value is not built in memory
+    fn or_lose<T, E: Into<Error>>(&mut self, number: usize, done: Result<T, E>) -> Option<T> {
+        done.map_err(|error| self.lose(self.indices.get(self.connections[number].process), error.into())).ok()
+    }
+
     /// Gives a peer up; returns the error to report. A peer that has left in order is reported as such.
+    #[cold]
     fn lose(&mut self, at: usize, error: Error) -> Error {
         let process = self.peers[at].process;
         let error = match error.class {
@@ -983,7 +964,7 @@ impl Transport {
         self.events.push_back(Event::Left { process, error: gone.error.clone() });
         self.connections[number].endpoint.left();
         self.stop_polling(number);
-        self.left.push(number);
+        self.connections[number].is_left_to_end = true;
         self.set_gone(at, gone);
     }
 
@@ -1008,13 +989,10 @@ impl Transport {
         self.has_lost = true;
     }
 
-    /// A connection whose peer has left, or an attempt that was given up, has ended.
+    /// Something has happened to a connection that is not the peer's any more: if it was left to end, it has ended.
     fn retire(&mut self, number: usize) {
-        for list in [&mut self.left, &mut self.given_up] {
-            if let Some(place) = list.iter().position(|other| *other == number) {
-                list.swap_remove(place);
-                self.ended.push((number, false));
-            }
+        if std::mem::take(&mut self.connections[number].is_left_to_end) {
+            self.ended.push((number, false));
         }
     }
 
@@ -1132,7 +1110,14 @@ impl Transport {
             Ok(event) => event,
             Err(request) => return self.handle_connect_request(port, *request),
         };
-        let Some((at, number)) = self.current(port, qp_num) else { return self.old_event(port, qp_num) };
+        let is_it = |(_, connection): &(usize, &Connection)| {
+            connection.port == port && connection.endpoint.qp().num() == qp_num
+        };
+        let Some((number, Connection { process, .. })) = self.connections.iter().find(is_it) else { return };
+        let at = self.indices.get(*process);
+        if self.peers[at].number() != Some(number) {
+            return self.retire(number);
+        }
         let Peer { process, ref state } = self.peers[at];
         let asked = !matches!(state, PeerState::Accepting(_));
         let error = match self.wireup.outcome((number, asked), &mut self.connections[number].endpoint, event)
@@ -1166,35 +1151,13 @@ impl Transport {
         )
     }
 
-    /// The peer and the connection of a queue pair; `None` for an attempt that was given up.
-    fn current(&self, port: usize, qp_num: u32) -> Option<(usize, usize)> {
-        let mut numbers = self.peers.iter().enumerate().filter_map(|(at, peer)| Some((at, peer.number()?)));
-        numbers.find(|(_, number)| {
-            let connection = &self.connections[*number];
-            connection.port == port && connection.endpoint.qp().num() == qp_num
-        })
-    }
-
     fn opened(&mut self, at: usize, number: usize) {
         self.peers[at].state = PeerState::Open(number);
         let connection = &mut self.connections[number];
         let both = self.nics[connection.port].reaches_both_ways();
-        if let Err(error) = connection.opened(both, &self.chosen) {
-            self.lose(at, error);
-        }
+        let opened = connection.opened(both, &self.chosen);
+        self.or_lose(number, opened);
         self.pump(at);
-    }
-
-    /// Handles an event of an attempt that was given up, or of a connection whose peer has left.
-    fn old_event(&mut self, port: usize, qp_num: u32) {
-        let old = self.left.iter().chain(&self.given_up).copied();
-        let is_it = |number: &usize| {
-            let connection = &self.connections[*number];
-            connection.port == port && connection.endpoint.qp().num() == qp_num
-        };
-        if let Some(number) = old.clone().find(is_it) {
-            self.retire(number);
-        }
     }
 
     /// Handles a connect request that has passed the screen.
@@ -1232,17 +1195,15 @@ impl Transport {
         // A peer that was accepted before is at another stage and was refused there, so no request is sent twice.
         let nic = &self.nics[port].shared;
         let accepted = self.wireup.accept(nic, (request, proved), &mut connection.endpoint);
-        let number = self.connect_by(connection, false);
-        if let PeerState::Connecting(given_up) = self.peers[at].state {
-            self.wireup.forget(given_up);
-            self.connections[given_up].has_room = false;
-            self.nics[self.connections[given_up].port].shared.give_room_back();
-            self.stop_polling(given_up);
-            let backlog = self.connections[given_up].endpoint.take_backlog();
-            self.connections[number].endpoint.prepend_backlog(backlog);
-            self.given_up.push(given_up);
+        if let PeerState::Connecting(number) = self.peers[at].state {
+            let given_up = &mut self.connections[number];
+            connection.endpoint.inherit(&mut given_up.endpoint);
+            (given_up.has_room, given_up.is_left_to_end) = (false, true);
+            self.nics[given_up.port].shared.give_room_back();
+            self.wireup.forget(number);
+            self.stop_polling(number);
         }
-        self.peers[at].state = PeerState::Accepting(number);
+        self.peers[at].state = PeerState::Accepting(self.connect_by(connection, false));
         Ok(accepted?)
     }
 }

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use transport::{Arrived, Backlog, Endpoint, EndpointOptions, Held, Malformed, Message as _, Nic};
-use verbs::{Buf, RemoteAddr, Result, SendFlags, SendOp, Sge};
+use transport::{Arrived, Endpoint, EndpointOptions, Held, Malformed, Message as _, Nic};
+use verbs::{Buf, Result, SendFlags};
 
 use crate::link::memory;
 use crate::link::nic::{INLINE, SLOT_BYTES};
@@ -94,19 +94,6 @@ impl transport::User for Portals {
     type Key = u64;
 }
 
-/// A read or write of the peer's memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Move {
-    /// Whether it is a write.
-    pub(crate) is_write: bool,
-    /// Address in the peer's memory.
-    pub(crate) remote: RemoteAddr,
-    /// Address in this process's memory.
-    pub(crate) local: Sge,
-    /// Reported when it has completed.
-    pub(crate) key: u64,
-}
-
 /// One end of a connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -156,12 +143,6 @@ impl Connection {
         self.endpoint.is_mapped() || self.endpoint.outboxes[0].is_some()
     }
 
-    /// Gives up the attempt, since the peer's own is used; returns all queued work.
-    pub(crate) fn give_up(&mut self) -> Backlog<Portals, 2> {
-        (self.is_given_up, self.is_lost) = (true, true);
-        self.endpoint.take_backlog()
-    }
-
     /// Ends all sending. Messages that have arrived are dropped, unless `keep_received`.
     pub(crate) fn end(&mut self, keep_received: bool) {
         (self.is_lost, self.ignores_messages) = (true, !keep_received);
@@ -187,13 +168,6 @@ impl Connection {
     #[inline]
     pub(crate) fn try_send(&mut self, message: &Message, payload: &Payload<'_>) -> Result<bool> {
         self.endpoint.try_send(message, payload, |_| ()).map(|path| path.is_some())
-    }
-
-    /// Reads or writes the peer's memory, or queues that until there is room.
-    pub(crate) fn start_move(&mut self, it: Move) -> Result<()> {
-        let op = if it.is_write { SendOp::Write(it.remote) } else { SendOp::Read(it.remote) };
-        // Ordered with the answers, as an answer follows it.
-        self.endpoint.start_access(VirtualChannel::Answer as usize, op, it.local, it.key).map(drop)
     }
 
     /// Sends queued work as far as there is room; appends the reportable operations that have left to `left`.

@@ -14,9 +14,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use auth::{Proved, Seed};
 use transport::{Answer, Arrived, CROSSED, ConnEvent, ConnStage, Links, Nic, Outcome, answer, of_completion};
-use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
+use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, SendOp, Sge, Wc};
 
-use crate::link::connection::{Connection, Move, Payload};
+use crate::link::connection::{Connection, Payload};
 use crate::link::nic;
 use crate::link::trust::{self, Trust};
 use crate::link::wire::{Message, VirtualChannel};
@@ -27,8 +27,8 @@ use crate::objects::process::Process;
 pub(crate) enum Event {
     /// The message of an operation has left: interface and operation.
     Left(u8, u64),
-    /// A move has finished; if it failed, `Lost` reports that.
-    Moved(u64),
+    /// A read or write has completed; if it failed, `Lost` reports that.
+    Accessed(u64),
     /// A link was lost. Operations queued on it get no further events; messages that arrived before can still
     /// be read.
     Lost(usize),
@@ -245,22 +245,20 @@ impl Connections {
         payload: Payload<'_>,
         report: Option<(u8, u64)>,
     ) -> bool {
-        let Some(link) = self.link(number) else { return false };
-        link.send(message, payload, report).unwrap_or_else(|_| {
-            self.lose(number, true);
-            false
-        })
+        self.act(number, |link| link.send(message, payload, report)).unwrap_or(false)
+    }
+
+    /// Acts on a link that is not lost; an error loses it.
+    #[inline]
+    fn act<T>(&mut self, number: usize, act: impl FnOnce(&mut Connection) -> Result<T>) -> Option<T> {
+        act(self.link(number)?).map_err(|_| self.lose(number, true)).ok()
     }
 
     /// Sends a message to a process, if there is a link on which it can leave now; returns whether it did.
     #[inline]
     pub(crate) fn try_send(&mut self, process: Process, message: &Message, payload: &Payload<'_>) -> bool {
         let Some(number) = self.known(process) else { return false };
-        let Some(link) = self.link(number) else { return false };
-        link.try_send(message, payload).unwrap_or_else(|_| {
-            self.lose(number, true);
-            false
-        })
+        self.act(number, |link| link.try_send(message, payload)).unwrap_or(false)
     }
 
     /// The link by which a process's requests arrive, if it stores them into this process's memory.
@@ -276,11 +274,12 @@ impl Connections {
         self.links.get(number).is_some_and(Connection::has_record)
     }
 
-    /// Reads or writes the peer's memory now, or queues that; does nothing if the link is lost.
-    pub(crate) fn start_move(&mut self, number: usize, it: Move) {
-        if self.link(number).is_some_and(|link| link.start_move(it).is_err()) {
-            self.lose(number, true);
-        }
+    /// Reads or writes the peer's memory now, or queues that; does nothing if the link is lost. `key` is reported
+    /// when it has completed.
+    pub(crate) fn start_access(&mut self, number: usize, op: SendOp, local: Sge, key: u64) {
+        // Ordered with the answers, as an answer follows it.
+        let channel = VirtualChannel::Answer as usize;
+        self.act(number, |link| link.endpoint.start_access(channel, op, local, key));
     }
 
     /// The link at a position of the list of links with messages.
@@ -427,7 +426,7 @@ impl Connections {
             },
             None => match link.endpoint.completed() {
                 Ok(key) => {
-                    self.events.extend(key.map(Event::Moved));
+                    self.events.extend(key.map(Event::Accessed));
                     self.pump(number);
                 }
                 Err(_) => self.lose(number, true),
@@ -447,6 +446,7 @@ impl Connections {
     }
 
     /// Gives up a link. Messages that have arrived can still be read if `keep_received`.
+    #[cold]
     pub(crate) fn lose(&mut self, number: usize, keep_received: bool) {
         let Some(link) = self.link(number) else { return };
         link.end(keep_received);
@@ -522,30 +522,24 @@ impl Connections {
             return drop(request.reject(b"no"));
         };
         let accepted = self.trust.wireup.accept(&self.nic, (request, &proved), &mut link.endpoint);
+        // An own link that is open is left to fail: its peer has lost it, or it would not connect again.
+        let given_up = own.filter(|own| accepted.is_ok() && !self.links[*own].endpoint.is_open);
+        if let Some(own) = given_up {
+            let own_link = &mut self.links[own];
+            link.endpoint.inherit(&mut own_link.endpoint);
+            (own_link.is_given_up, own_link.is_lost, own_link.is_readable) = (true, true, false);
+            self.readable.retain(|number| *number != own);
+        }
         let number = self.add(link);
         if accepted.is_err() {
             return self.forget(number);
         }
         self.set_known(peer, Some(number));
-        if let Some(own) = own {
-            self.replace(own, number);
-        }
+        self.replaced.extend(given_up.map(|own| (own, number)));
     }
 
     fn is_active(&self, number: usize) -> bool {
         self.links.get(number).is_some_and(|link| link.is_active)
-    }
-
-    /// Replaces this process's connection attempt by the peer's. A link that is open already is left to fail:
-    /// its peer has lost it, or it would not connect again.
-    fn replace(&mut self, own: usize, by: usize) {
-        let Some(own_link) = self.links.get_mut(own).filter(|link| !link.endpoint.is_open) else { return };
-        let backlog = own_link.give_up();
-        self.links[by].endpoint.prepend_backlog(backlog);
-        self.replaced.push_back((own, by));
-        if let Some(place) = self.readable.iter().position(|number| *number == own) {
-            self.readable.swap_remove(place);
-        }
     }
 
     /// Whether no message is queued.
@@ -556,11 +550,7 @@ impl Connections {
     /// Requests a completion for when everything sent has arrived.
     pub(crate) fn request_idle(&mut self) {
         for number in self.numbers() {
-            if let Some(link) = self.link(number)
-                && link.endpoint.request_idle().is_err()
-            {
-                self.lose(number, true);
-            }
+            self.act(number, |link| link.endpoint.request_idle());
         }
     }
 
