@@ -190,7 +190,7 @@ impl Party {
         if let Some(arrived) = self.endpoint.peek(0, &mut message)? {
             return self.take(message, &arrived).map(Some);
         }
-        let Some(wc) = self.nic.cq.poll_one()? else { return Ok(None) };
+        let Some(wc) = self.nic.next_completion()? else { return Ok(None) };
         if wc.status == WcStatus::WrFlushErr {
             // The connection has ended, which an event of the connection manager reports.
             return Ok(None);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use verbs::{
     Access, Buf, Cm, Cq, Device, Error, ImplicitMr, Listener, Mr, Pd, Qp, QpCap, QpInit, Result, Screen, Sge,
+    Wc,
 };
 
 use crate::registration::Registrations;
@@ -95,7 +96,15 @@ pub struct Nic {
     /// Connections for which the completion queue still has room.
     room: u32,
     maps_peers: bool,
+    /// Completions of the last poll, how many there were, and how many of them are taken. Most polls find none and need not clear
+    /// the buffer.
+    completions: [Wc; BATCH],
+    polled: usize,
+    taken: usize,
 }
+
+/// Completions per poll of the completion queue.
+const BATCH: usize = 16;
 
 /// How often to retry with another port number, until one is free at several addresses.
 const LISTEN_TRIES: u32 = 16;
@@ -155,7 +164,28 @@ impl Nic {
             retired: Vec::new(),
             room: cqe / config.sizes.completions(),
             maps_peers: attr.maps_peers,
+            completions: [Wc::default(); BATCH],
+            polled: 0,
+            taken: 0,
         })
+    }
+
+    /// Takes the next completion. Returns `None` when the queue was found empty.
+    ///
+    /// # Errors
+    /// Those of the device: the queue is lost.
+    #[inline]
+    pub fn next_completion(&mut self) -> Result<Option<Wc>> {
+        if self.taken == self.polled {
+            // A poll that has found less than it may is the last one.
+            let is_last = self.polled > 0 && self.polled < BATCH;
+            (self.taken, self.polled) = (0, if is_last { 0 } else { self.cq.poll(&mut self.completions)? });
+            if self.polled == 0 {
+                return Ok(None);
+            }
+        }
+        self.taken += 1;
+        Ok(Some(self.completions[self.taken - 1]))
     }
 
     /// The first address that it listens at. All addresses have the same port.

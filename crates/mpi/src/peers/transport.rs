@@ -114,8 +114,6 @@ impl Peer {
     }
 }
 
-/// Completions per poll of a completion queue.
-const BATCH: usize = 16;
 /// The most stored messages that are taken from one peer before others get their turn.
 pub(crate) const STORED_MAX: u32 = 256;
 /// Of this many brief polls, one also polls the queues of devices whose messages arrive without completions.
@@ -840,15 +838,10 @@ impl Transport {
     }
 
     fn poll_completions(&mut self, port: usize) {
-        let mut wcs = [Wc::default(); BATCH];
         loop {
-            match self.nics[port].shared.cq.poll(&mut wcs) {
-                Ok(count) => {
-                    wcs[..count].iter().for_each(|wc| self.completed(wc));
-                    if count < BATCH {
-                        return;
-                    }
-                }
+            match self.nics[port].shared.next_completion() {
+                Ok(Some(wc)) => self.completed(&wc),
+                Ok(None) => return,
                 Err(error) => {
                     let here = |peer: &usize| self.connection_of(*peer).is_some_and(|c| c.port == port);
                     let lost: Vec<usize> = (0..self.peers.len()).filter(here).collect();

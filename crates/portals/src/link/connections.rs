@@ -34,8 +34,6 @@ pub(crate) enum Event {
     Lost(usize),
 }
 
-/// Completions per poll.
-const BATCH: usize = 16;
 /// Where all peers may store messages, one of this many polls examines the queues.
 const QUEUES_EVERY: u32 = 8;
 
@@ -82,8 +80,6 @@ pub(crate) struct Connections {
     /// latter.
     replaced: VecDeque<(usize, usize)>,
     left: Vec<(u8, u64)>,
-    /// Buffer for a poll's completions; most polls find none and need not clear it.
-    completions: [Wc; BATCH],
     /// Polls until the queues are examined again.
     polls: u32,
     /// Queued messages may have left.
@@ -106,22 +102,7 @@ impl Connections {
         let (links, to, events) = (Links::default(), BTreeMap::new(), VecDeque::new());
         let (readable, replaced, left) = (Vec::new(), VecDeque::new(), Vec::new());
         let (last, polls, has_sent_queued) = (None, 0, false);
-        let completions = [Wc::default(); BATCH];
-        Ok(Self {
-            nic,
-            me,
-            trust,
-            links,
-            to,
-            last,
-            readable,
-            events,
-            replaced,
-            left,
-            completions,
-            polls,
-            has_sent_queued,
-        })
+        Ok(Self { nic, me, trust, links, to, last, readable, events, replaced, left, polls, has_sent_queued })
     }
 
     /// This process's address.
@@ -388,17 +369,12 @@ impl Connections {
     fn poll_completions(&mut self) -> bool {
         let mut took = false;
         loop {
-            match self.nic.cq.poll(&mut self.completions) {
-                Ok(count) => {
-                    for place in 0..count {
-                        let wc = self.completions[place];
-                        self.completed(&wc);
-                    }
-                    took |= count > 0;
-                    if count < BATCH {
-                        return took;
-                    }
+            match self.nic.next_completion() {
+                Ok(Some(wc)) => {
+                    took = true;
+                    self.completed(&wc);
                 }
+                Ok(None) => return took,
                 Err(_) => {
                     self.numbers().into_iter().for_each(|number| self.lose(number, true));
                     return true;
