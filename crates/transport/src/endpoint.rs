@@ -699,3 +699,294 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
+
+    use host::{Host, Rng};
+    use verbs::{CmEvent, ConnParam, Screen, ScreenRequest, Verdict};
+
+    use super::*;
+    use crate::header::{HeaderBytes, LINE_WORDS};
+    use crate::nic::{NicConfig, QueueSizes};
+    use crate::queue::of_completion;
+
+    const SIZES: QueueSizes =
+        QueueSizes { slots: 8, spare: 6, accesses: 0, slot_bytes: 512, ring_bytes: 4096 };
+    const HEAD: usize = 16;
+    const LINE_MAX: usize = 8;
+    const CREDIT: u8 = 3;
+
+    /// A message of a channel, whose kind is the channel and 1.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Numbered {
+        channel: u8,
+        number: u64,
+    }
+
+    const NONE: Numbered = Numbered { channel: CREDIT - 1, number: 0 };
+
+    impl Header for Numbered {
+        type Short = [u64; 2];
+
+        fn encode_short(&self) -> Option<[u64; 2]> {
+            Some([u64::from(self.channel) + 1, self.number])
+        }
+
+        fn encode(&self) -> HeaderBytes {
+            HeaderBytes::from_words([u64::from(self.channel) + 1, self.number])
+        }
+
+        fn decode_short(&mut self, line: &[u64; LINE_WORDS], total: usize) -> Option<usize> {
+            *self = Self { channel: (line[0] as u8).checked_sub(1)?, number: line[1] };
+            (total >= HEAD).then_some(HEAD)
+        }
+
+        fn decode(&mut self, bytes: &[u8], _total: usize) -> Option<usize> {
+            let words: &[[u8; 8]; 2] = bytes.as_chunks().0.first_chunk()?;
+            let [first, number] = words.map(u64::from_le_bytes);
+            *self = Self { channel: (first as u8).checked_sub(1)?, number };
+            Some(HEAD)
+        }
+    }
+
+    /// The line carries messages of the first channel with up to eight bytes.
+    impl Message for Numbered {
+        const CREDIT: Self = NONE;
+        const LINE_PAYLOAD: usize = 1;
+
+        fn channel(&self) -> usize {
+            usize::from(self.channel)
+        }
+
+        fn channel_of(first: u8) -> Option<usize> {
+            (first != CREDIT).then(|| usize::from(first) - 1)
+        }
+
+        fn header_max(&self) -> usize {
+            HEAD
+        }
+
+        fn fits_line(&self, payload: usize) -> bool {
+            self.channel == 0 && payload <= LINE_MAX
+        }
+
+        fn encode_line(&self, payload: &impl Payload, records: u16) -> Option<LineMessage> {
+            let mut bytes = [0; LINE_MAX];
+            payload.load(&mut bytes[..payload.len()]);
+            let words = [self.number, u64::from_ne_bytes(bytes), 0];
+            Some(LineMessage { kind: payload.len() as u8, records, label: 0, words })
+        }
+
+        fn decode_line(&mut self, line: &LineMessage) -> Option<usize> {
+            *self = Self { channel: 0, number: line.words[0] };
+            Some(usize::from(line.kind))
+        }
+    }
+
+    struct Bytes(Vec<u8>);
+
+    impl Payload for Bytes {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn load(&self, into: &mut [u8]) {
+            into.copy_from_slice(&self.0);
+        }
+
+        fn copy_to(&self, memory: &Buf, at: usize) -> Result<()> {
+            memory.write(at, &self.0)
+        }
+    }
+
+    enum Test {}
+
+    impl User for Test {
+        type Message = Numbered;
+        type Payload = Bytes;
+        type Sent = u64;
+        type Key = u64;
+    }
+
+    struct All;
+
+    impl Screen for All {
+        fn screen(&self, _request: &ScreenRequest<'_>) -> Verdict {
+            Verdict::Pass(Box::new(()))
+        }
+    }
+
+    struct Side {
+        nic: Nic,
+        endpoint: Endpoint<Test, 2, 64>,
+        /// Messages that have arrived in slots, and numbers of the next message of each channel.
+        slots: [VecDeque<(u32, u32)>; 2],
+        sent: [u64; 2],
+        received: [u64; 2],
+    }
+
+    impl Side {
+        fn new(host: &Host, device: &str, is_first: bool) -> Self {
+            let device = fabric::open(device, host).expect("a device");
+            let address = device.attr().port_addrs.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into());
+            let config = NicConfig {
+                sizes: SIZES,
+                inline: 64,
+                cqe: 2 * SIZES.completions(),
+                slab_connections: 2,
+                listen_at: (&[address], 0),
+                backlog: 1,
+                register_all: |_| Ok(None),
+                caches: false,
+            };
+            let screen: Arc<dyn Screen> = Arc::new(All);
+            let mut nic = Nic::open(&device, &config, &screen).expect("a port");
+            let endpoint = Endpoint::new(&mut nic, 0, None, options(is_first)).expect("room");
+            Self { nic, endpoint, slots: Default::default(), sent: [0; 2], received: [0; 2] }
+        }
+
+        fn event(&self, host: &Host) -> CmEvent {
+            let cm = &self.nic.cm;
+            host.wait("test", cm, None, || cm.poll_event()).expect("there is no deadline")
+        }
+
+        /// Sends the next message of a channel now, or queues it.
+        fn send(&mut self, channel: u8) {
+            let number = &mut self.sent[usize::from(channel)];
+            let (message, payload) = (Numbered { channel, number: *number }, payload(*number));
+            *number += 1;
+            let path = self.endpoint.try_send(&message, &payload.as_slice(), |_| ()).expect("posted");
+            if path.is_none() {
+                self.endpoint.queue_message(message, Bytes(payload), None, Some(message.number));
+            }
+        }
+
+        fn poll(&mut self) {
+            while let Some(wc) = self.nic.next_completion().expect("a queue") {
+                assert!(wc.is_ok(), "{:?}", wc.status);
+                let (_, Some(slot)) = of_completion(&wc) else {
+                    self.endpoint.completed().expect("posted");
+                    continue;
+                };
+                match self.endpoint.arrived(slot, wc.byte_len).expect("its credits") {
+                    Some(channel) => self.slots[channel].push_back((slot, wc.byte_len)),
+                    None => self.endpoint.queue.post_receive(slot).expect("posted"),
+                }
+            }
+            for channel in 0..2 {
+                self.endpoint.pump(channel, |_| (), |_, _, _, sent| assert!(sent.is_some())).expect("posted");
+            }
+        }
+
+        /// Takes and checks the next message of a channel; returns whether there was one.
+        fn take(&mut self, channel: usize) -> bool {
+            let mut message = NONE;
+            let stored = self.endpoint.peek(channel, &mut message).expect("a valid message");
+            let arrived = stored.or_else(|| {
+                let slot = self.slots[channel].pop_front()?;
+                Some(self.endpoint.decode(channel, slot, &mut message).expect("a valid message"))
+            });
+            let Some(arrived) = arrived else { return false };
+            let memory = self.endpoint.memory(channel, arrived.held);
+            let bytes = memory.to_vec(arrived.at..arrived.at + arrived.len).expect("inside");
+            let number = self.received[channel];
+            assert_eq!((message, bytes), (Numbered { channel: channel as u8, number }, payload(number)));
+            self.received[channel] += 1;
+            self.endpoint.consume(&arrived).expect("posted");
+            true
+        }
+    }
+
+    fn options(is_first: bool) -> EndpointOptions {
+        let (send_flags, write_flags) = (SendFlags::empty(), SendFlags::empty());
+        EndpointOptions { send_sges: 1, is_first, record_bytes: SIZES.slot_bytes, send_flags, write_flags }
+    }
+
+    /// The bytes of a message: 1 to 64, so that the line carries some.
+    fn payload(number: u64) -> Vec<u8> {
+        vec![number as u8; 1 + (number * 37) as usize % 64]
+    }
+
+    fn pair(device: &str) -> [Side; 2] {
+        let host = host::real::host();
+        let mut sides = [true, false].map(|is_first| Side::new(&host, device, is_first));
+        let [one, other] = &mut sides;
+        let offers = [&*one, &*other].map(|side| side.endpoint.offer());
+        one.endpoint.set_offer(&offers[1]);
+        other.endpoint.set_offer(&offers[0]);
+        one.nic.cm.connect(one.endpoint.qp(), other.nic.addr(), &ConnParam::default()).expect("a request");
+        let CmEvent::ConnectRequest(request) = other.event(&host) else { panic!("no request") };
+        other.nic.cm.accept(request, other.endpoint.qp(), &ConnParam::default()).expect("an answer");
+        for side in &mut sides {
+            assert!(matches!(side.event(&host), CmEvent::Established { .. }));
+            side.endpoint.open().expect("opened");
+        }
+        sides
+    }
+
+    /// Goal: messages of both channels arrive whole and in order, by whatever path. Method: random turns.
+    fn messages_of_both_channels_arrive_in_order(device: &str) {
+        let (mut sides, mut rng, mut waited) = (pair(device), Rng::new(7), 0);
+        while sides.iter().any(|side| side.received != [500; 2]) {
+            let side = &mut sides[rng.next_u64() as usize % 2];
+            let channel = rng.next_u64() as usize % 2;
+            for _ in 0..rng.next_u64() % 6 {
+                if side.sent[channel] < 500 {
+                    side.send(channel as u8);
+                }
+            }
+            waited += side.endpoint.backlog_len();
+            side.poll();
+            while rng.one_in(2) && side.take(channel) {}
+        }
+        assert!(waited > 100, "{waited}");
+        assert!(sides.iter().all(|side| !side.endpoint.has_backlog()));
+    }
+
+    #[test]
+    fn messages_of_both_channels_arrive_in_order_on_shm() {
+        messages_of_both_channels_arrive_in_order("shm");
+    }
+
+    #[test]
+    fn messages_of_both_channels_arrive_in_order_on_iwarp() {
+        messages_of_both_channels_arrive_in_order("iwarp");
+    }
+
+    /// Goal: the last message arrives after all others, and none is sent after it.
+    fn last_message_ends_a_side(device: &str) {
+        let [mut from, mut to] = pair(device);
+        (0..3).for_each(|_| from.send(1));
+        let last = Numbered { channel: 1, number: 3 };
+        while !from.endpoint.leave(&last).expect("posted") {
+            from.poll();
+        }
+        assert!(!from.endpoint.may_send(&last, &[].as_slice()));
+        while to.received[1] < 3 {
+            to.poll();
+            to.take(1);
+        }
+    }
+
+    #[test]
+    fn last_message_ends_a_side_on_shm() {
+        last_message_ends_a_side("shm");
+    }
+
+    #[test]
+    fn last_message_ends_a_side_on_iwarp() {
+        last_message_ends_a_side("iwarp");
+    }
+
+    #[test]
+    fn work_of_a_given_up_attempt_is_sent_by_its_replacement() {
+        let mut side = Side::new(&host::real::host(), "iwarp", true);
+        (0..3).for_each(|_| side.send(0));
+        let mut other = Endpoint::<Test, 2, 64>::new(&mut side.nic, 1, None, options(false)).expect("room");
+        other.inherit(&mut side.endpoint);
+        assert_eq!((side.endpoint.backlog_len(), other.backlog_len()), (0, 3));
+    }
+}
