@@ -156,6 +156,7 @@ impl Party {
             caches: false,
         };
         let options = EndpointOptions {
+            asks: is_first,
             send_sges: 1,
             is_first,
             record_bytes: SIZES.slot_bytes,
@@ -265,7 +266,7 @@ fn connect(host: &Host, device: &str, key: &Key, server: SocketAddr) -> Result<P
         let (own, peer) = ((0, &end.endpoint), (server, target));
         wireup.connect(&end.nic, own, peer, ConnParam::default())?;
         let Ok((_, event)) = ConnEvent::of(end.wait_for_event(host)) else { continue };
-        match wireup.outcome((0, true), &mut end.endpoint, event) {
+        match wireup.outcome(0, &mut end.endpoint, event) {
             Outcome::Established => {
                 end.endpoint.open()?;
                 return Ok(end);

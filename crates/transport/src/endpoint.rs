@@ -58,9 +58,24 @@ pub trait User {
     type Key;
 }
 
+/// The state of a connection between a process and a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnStage {
+    /// No connection, and no request.
+    None,
+    /// This process sends a connect request.
+    Connecting,
+    /// The peer sent a connect request, and this process accepts it.
+    Accepting,
+    /// Connected now or earlier.
+    Connected,
+}
+
 /// How an endpoint is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointOptions {
+    /// Whether this process sends the connect request.
+    pub asks: bool,
     /// The most scatter/gather elements of a message.
     pub send_sges: u32,
     /// Whether this is the first of the two sides, whose memory holds the line.
@@ -142,6 +157,7 @@ pub struct Endpoint<U: User, const CHANNELS: usize, const INLINE: usize> {
     pub written: Option<Box<WriteRing>>,
     /// Whether messages may be sent.
     pub is_open: bool,
+    stage: ConnStage,
     backlog: [VecDeque<Work<U>>; CHANNELS],
     /// The memory that the peer offers.
     offered: Option<Offer>,
@@ -180,6 +196,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
             line: None,
             written: written.map(Box::new),
             is_open: false,
+            stage: if options.asks { ConnStage::Connecting } else { ConnStage::Accepting },
             backlog: std::array::from_fn(|_| VecDeque::new()),
             offered: None,
             options,
@@ -191,6 +208,12 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
     #[inline]
     pub fn qp(&self) -> &Qp {
         self.queue.qp()
+    }
+
+    /// The state of the connection. It is [connected](ConnStage::Connected) from [`Endpoint::open`] on.
+    #[inline]
+    pub fn stage(&self) -> ConnStage {
+        self.stage
     }
 
     /// Whether the queue pair has failed.
@@ -228,7 +251,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
     /// # Errors
     /// Those of posting, and of memory that cannot be polled.
     pub fn open(&mut self) -> Result<()> {
-        self.is_open = true;
+        (self.is_open, self.stage) = (true, ConnStage::Connected);
         let (offered, options) = (self.offered.take(), self.options);
         self.written = self.written.take().and_then(|mut ring| ring.open(offered?).then_some(ring));
         if let Some(outboxes) = offered.and_then(|offer| Outbox::new(self.qp(), offer, options.record_bytes))
@@ -901,8 +924,14 @@ mod tests {
     }
 
     fn options(is_first: bool) -> EndpointOptions {
-        let (send_flags, write_flags) = (SendFlags::empty(), SendFlags::empty());
-        EndpointOptions { send_sges: 1, is_first, record_bytes: SIZES.slot_bytes, send_flags, write_flags }
+        EndpointOptions {
+            asks: is_first,
+            send_sges: 1,
+            is_first,
+            record_bytes: SIZES.slot_bytes,
+            send_flags: SendFlags::empty(),
+            write_flags: SendFlags::empty(),
+        }
     }
 
     /// The bytes of a message: 1 to 64, so that the line carries some.
@@ -922,7 +951,9 @@ mod tests {
         other.nic.cm.accept(request, other.endpoint.qp(), &ConnParam::default()).expect("an answer");
         for side in &mut sides {
             assert!(matches!(side.event(&host), CmEvent::Established { .. }));
+            assert_ne!(side.endpoint.stage(), ConnStage::Connected);
             side.endpoint.open().expect("opened");
+            assert_eq!(side.endpoint.stage(), ConnStage::Connected);
         }
         sides
     }

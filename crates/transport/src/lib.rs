@@ -114,7 +114,7 @@ mod ring;
 mod wireup;
 mod write_ring;
 
-pub use endpoint::{Arrived, Endpoint, EndpointOptions, Held, Message, Path, User};
+pub use endpoint::{Arrived, ConnStage, Endpoint, EndpointOptions, Held, Message, Path, User};
 pub use header::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS, Payload};
 pub use line::{DuplexLine, LineMessage};
 pub use links::Links;
@@ -123,6 +123,6 @@ pub use queue::{MessageQueue, Signal, of_completion};
 pub use registration::{Registration, Registrations};
 pub use ring::{CONTROL_LINES, Found, Inbox, Malformed, Offer, Outbox, Record, SHARED_LINE, USER_LINE};
 pub use wireup::{
-    Admission, Answer, CROSSED, ConnEvent, ConnStage, ConnectTarget, NOT_YET, Outcome, Peers, Wireup, answer,
+    Admission, Answer, CROSSED, ConnEvent, ConnectTarget, NOT_YET, Outcome, Peers, Wireup, answer,
 };
 pub use write_ring::WriteRing;

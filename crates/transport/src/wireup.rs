@@ -17,26 +17,13 @@ use auth::{
 };
 use verbs::{CmEvent, ConnParam, ConnectRequest, Error, Result, Screen, ScreenRequest, Verdict};
 
-use crate::endpoint::{Endpoint, User};
+use crate::endpoint::{ConnStage, Endpoint, User};
 use crate::nic::Nic;
 
 /// Reason of a rejection: both processes connect at the same time, and the other request is used.
 pub const CROSSED: &[u8] = b"crossed";
 /// Reason of a rejection: the process does not admit any yet.
 pub const NOT_YET: &[u8] = b"not yet";
-
-/// The state of a connection between a process and a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnStage {
-    /// No connection, and no request.
-    None,
-    /// This process sent a connect request.
-    Connecting,
-    /// The peer sent a connect request, and this process accepted it.
-    Accepting,
-    /// Connected now or earlier; a process never connects twice.
-    Connected,
-}
 
 /// The reply to a connect request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,16 +239,16 @@ impl<P: Peers> Wireup<P> {
         nic.cm.accept(request, endpoint.qp(), &ConnParam::with_private_data(reply))
     }
 
-    /// Interprets an event of a connection, which this process has `asked` for, or has accepted.
+    /// Interprets an event of a connection.
     pub fn outcome<U: User, const CHANNELS: usize, const INLINE: usize>(
         &mut self,
-        (number, asked): (usize, bool),
+        number: usize,
         endpoint: &mut Endpoint<U, CHANNELS, INLINE>,
         event: ConnEvent,
     ) -> Outcome {
         match event {
             // The peer's request was checked.
-            ConnEvent::Established(_) if !asked => Outcome::Established,
+            ConnEvent::Established(_) if endpoint.stage() == ConnStage::Accepting => Outcome::Established,
             ConnEvent::Established(said) => match self.check_reply(number, &said) {
                 Some(offer) => {
                     endpoint.set_offer(&offer);

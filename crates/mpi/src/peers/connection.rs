@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use host::{Host, SlotKey};
 use pmi::profile::Traffic;
 use transport::{
-    Arrived, DuplexLine, Endpoint, EndpointOptions, Found, Held, Inbox, LineMessage, Malformed, Path,
-    USER_LINE,
+    Arrived, ConnStage, DuplexLine, Endpoint, EndpointOptions, Found, Held, Inbox, LineMessage, Malformed,
+    Path, USER_LINE,
 };
 use verbs::{Buf, RemoteAddr, SendFlags, SendOp, Sge};
 
@@ -230,16 +230,18 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Creates a queue pair with its receives posted, which the caller then connects to a process; `is_lower` is true if this
-    /// process comes before it. `number` identifies the queue pair in completions.
+    /// process comes before it, and `asks` if this process sends the connect request. `number` identifies the queue pair in
+    /// completions.
     pub(crate) fn new(
         nic: &mut Nic,
         port: usize,
         number: u32,
-        (is_lower, process): (bool, u32),
+        (process, is_lower, asks): (u32, bool, bool),
     ) -> Result<Self> {
         let (zcopy, slot_payload, written) = (nic.zcopy(), nic.slot_payload_to(process), nic.write_ring());
         let wakes = written.is_some() && nic.device.attr().write_notify;
         let options = EndpointOptions {
+            asks,
             // Data sent without a copy are a second element after the header.
             send_sges: if zcopy { 2 } else { 1 },
             is_first: is_lower,
@@ -264,6 +266,12 @@ impl Connection {
             traffic: Traffic::default(),
             protocols: Protocols::new(before, &ProtocolLimits::default()),
         })
+    }
+
+    /// Whether the connection is or was open.
+    #[inline]
+    pub(crate) fn is_connected(&self) -> bool {
+        self.endpoint.stage() == ConnStage::Connected
     }
 
     /// Opens the connection: messages may be sent from now on, by the protocols that both ends support.

@@ -81,10 +81,10 @@ pub(crate) struct MessagePlace {
 /// The state of the connection to a peer.
 #[derive(Debug)]
 enum PeerState {
+    /// No connection.
     None,
-    Connecting(usize),
-    Accepting(usize),
-    Open(usize),
+    /// The number of the connection, or of the attempt to create one.
+    Linked(usize),
     Gone(Gone),
 }
 
@@ -105,12 +105,7 @@ struct Peer {
 impl Peer {
     /// The number of the connection to it, or of the attempt to create one.
     fn number(&self) -> Option<usize> {
-        match self.state {
-            PeerState::Connecting(number) | PeerState::Accepting(number) | PeerState::Open(number) => {
-                Some(number)
-            }
-            PeerState::None | PeerState::Gone(_) => None,
-        }
+        if let PeerState::Linked(number) = self.state { Some(number) } else { None }
     }
 }
 
@@ -384,12 +379,11 @@ impl Transport {
     /// Reads the table of protocols to a process.
     #[inline]
     fn protocols_to<T>(&self, to: u32, read: impl FnOnce(&Protocols) -> T) -> Result<T> {
-        match self.peers.get(self.indices.get(to)).map(|peer| &peer.state) {
-            Some(PeerState::Open(number)) => Ok(read(&self.connections[*number].protocols)),
-            Some(PeerState::Connecting(number) | PeerState::Accepting(number)) => {
-                Ok(read(&self.protocols_before(to, self.connections[*number].port)))
-            }
-            _ => Ok(read(&self.protocols_before(to, self.route_to(to)?.port))),
+        let number = self.peers.get(self.indices.get(to)).and_then(Peer::number);
+        match number.map(|number| &self.connections[number]) {
+            Some(connection) if connection.is_connected() => Ok(read(&connection.protocols)),
+            Some(connection) => Ok(read(&self.protocols_before(to, connection.port))),
+            None => Ok(read(&self.protocols_before(to, self.route_to(to)?.port))),
         }
     }
 
@@ -524,10 +518,10 @@ impl Transport {
         payload: Payload<'static>,
         sent_key: Option<SlotKey>,
     ) -> Result<()> {
-        let (at, number) = self.peer(to)?;
+        let (_, number) = self.peer(to)?;
         let key = payload.key();
         self.connections[number].endpoint.queue_message(message, payload, key, sent_key);
-        self.pump(at);
+        self.pump(number);
         Ok(())
     }
 
@@ -609,10 +603,8 @@ impl Transport {
     /// The number of the open connection to a process.
     #[inline]
     fn open_number(&self, process: u32) -> Option<usize> {
-        match self.peers.get(self.indices.get(process))?.state {
-            PeerState::Open(number) => Some(number),
-            _ => None,
-        }
+        let number = self.peers.get(self.indices.get(process))?.number()?;
+        self.connections[number].is_connected().then_some(number)
     }
 
     fn open_to(&mut self, process: u32) -> Option<&mut Connection> {
@@ -666,7 +658,7 @@ impl Transport {
 
     /// The number of open connections.
     pub(crate) fn open(&self) -> usize {
-        self.peers.iter().filter(|peer| matches!(peer.state, PeerState::Open(_))).count()
+        self.peers.iter().filter(|peer| self.is_open(peer.process)).count()
     }
 
     /// Whether all messages and accesses were sent and have completed.
@@ -683,14 +675,10 @@ impl Transport {
         self.leaves = true;
         let mut have_heard = true;
         for at in self.announced_to(all) {
-            match self.peers[at].state {
-                PeerState::Open(number) => {
-                    let has_heard = self.connections[number].endpoint.leave(&Message::Leave);
-                    have_heard &= self.or_lose(number, has_heard).unwrap_or(true);
-                }
-                // Neither state lasts: the peer answers, sends its first message, or is lost.
-                PeerState::Connecting(_) | PeerState::Accepting(_) => have_heard = false,
-                PeerState::None | PeerState::Gone(_) => {}
+            // An attempt does not last: the peer answers, or is lost.
+            if let Some(number) = self.peers[at].number() {
+                let has_heard = self.connections[number].endpoint.leave(&Message::Leave);
+                have_heard &= self.or_lose(number, has_heard).unwrap_or(true);
             }
         }
         have_heard
@@ -831,9 +819,8 @@ impl Transport {
     /// Sends queued messages to a peer whose memory may have room again, since no event reports that.
     #[inline]
     pub(crate) fn pump_stored(&mut self, number: usize) {
-        let connection = &self.connections[number];
-        if connection.endpoint.has_backlog() {
-            self.pump(self.indices.get(connection.process));
+        if self.connections[number].endpoint.has_backlog() {
+            self.pump(number);
         }
     }
 
@@ -896,12 +883,11 @@ impl Transport {
                 self.events.extend(key.map(Event::Accessed));
             }
         }
-        self.pump(at);
+        self.pump(number);
     }
 
-    /// Sends queued messages, as many as possible.
-    fn pump(&mut self, at: usize) {
-        let PeerState::Open(number) = self.peers[at].state else { return };
+    /// Sends queued messages on a connection, as many as possible.
+    fn pump(&mut self, number: usize) {
         let (connection, events) = (&mut self.connections[number], &mut self.events);
         let pumped = connection.pump(&self.host, |key| events.push_back(Event::Sent(key)));
         if self.or_lose(number, pumped) == Some(true) {
@@ -1014,10 +1000,7 @@ impl Transport {
                 Ok((at, number))
             }
             Peer { state: PeerState::Gone(gone), .. } => Err(gone.error.clone()),
-            Peer {
-                state: PeerState::Connecting(number) | PeerState::Accepting(number) | PeerState::Open(number),
-                ..
-            } => Ok((at, *number)),
+            Peer { state: PeerState::Linked(number), .. } => Ok((at, *number)),
         }
     }
 
@@ -1054,24 +1037,24 @@ impl Transport {
     fn connect_to(&mut self, at: usize) -> Result<usize> {
         let process = self.peers[at].process;
         let route = self.route_to(process)?;
-        let connection = self.new_connection(route.port, process)?;
-        let number = self.connect_by(connection, true);
-        self.peers[at].state = PeerState::Connecting(number);
+        let connection = self.new_connection(route.port, process, true)?;
+        let number = self.connect_by(connection);
+        self.peers[at].state = PeerState::Linked(number);
         self.send_request(number, &route)?;
         Ok(number)
     }
 
     /// Creates a connection for the next free place.
-    fn new_connection(&mut self, port: usize, process: u32) -> Result<Connection> {
+    fn new_connection(&mut self, port: usize, process: u32, asks: bool) -> Result<Connection> {
         let is_lower = self.is_before(process);
         let full = || Error::new(Class::OTHER, "this process has the most connections that are possible");
         let number = self.connections.vacancy().ok_or_else(full)?;
-        Connection::new(&mut self.nics[port], port, number, (is_lower, process))
+        Connection::new(&mut self.nics[port], port, number, (process, is_lower, asks))
     }
 
-    /// Adds a new connection, requested by this process (`asked`) or by the peer; returns its place.
-    fn connect_by(&mut self, connection: Connection, asked: bool) -> usize {
-        self.begun.push((connection.process, asked));
+    /// Adds a new connection; returns its place.
+    fn connect_by(&mut self, connection: Connection) -> usize {
+        self.begun.push((connection.process, connection.endpoint.stage() == ConnStage::Connecting));
         let (process, is_stored_to) = (connection.process, connection.endpoint.is_stored_to());
         let number = self.connections.insert(connection);
         debug_assert!(self.connections[number].process == process);
@@ -1106,16 +1089,16 @@ impl Transport {
         let is_it = |(_, connection): &(usize, &Connection)| {
             connection.port == port && connection.endpoint.qp().num() == qp_num
         };
-        let Some((number, Connection { process, .. })) = self.connections.iter().find(is_it) else { return };
-        let at = self.indices.get(*process);
+        let found = self.connections.iter().find(is_it);
+        let Some((number, process)) = found.map(|(number, connection)| (number, connection.process)) else {
+            return;
+        };
+        let at = self.indices.get(process);
         if self.peers[at].number() != Some(number) {
             return self.retire(number);
         }
-        let Peer { process, ref state } = self.peers[at];
-        let asked = !matches!(state, PeerState::Accepting(_));
-        let error = match self.wireup.outcome((number, asked), &mut self.connections[number].endpoint, event)
-        {
-            Outcome::Established => return self.opened(at, number),
+        let error = match self.wireup.outcome(number, &mut self.connections[number].endpoint, event) {
+            Outcome::Established => return self.opened(number),
             Outcome::Again => match self.retry_request(number) {
                 Ok(()) => return,
                 Err(error) => error,
@@ -1144,13 +1127,12 @@ impl Transport {
         )
     }
 
-    fn opened(&mut self, at: usize, number: usize) {
-        self.peers[at].state = PeerState::Open(number);
+    fn opened(&mut self, number: usize) {
         let connection = &mut self.connections[number];
         let both = self.nics[connection.port].reaches_both_ways();
         let opened = connection.opened(both, &self.chosen);
         self.or_lose(number, opened);
-        self.pump(at);
+        self.pump(number);
     }
 
     /// Handles a connect request that has passed the screen.
@@ -1167,9 +1149,8 @@ impl Transport {
         let at = self.peer_index(from);
         let stage = match self.peers[at].state {
             PeerState::None => ConnStage::None,
-            PeerState::Connecting(_) => ConnStage::Connecting,
-            PeerState::Accepting(_) => ConnStage::Accepting,
-            PeerState::Open(_) | PeerState::Gone(_) => ConnStage::Connected,
+            PeerState::Linked(number) => self.connections[number].endpoint.stage(),
+            PeerState::Gone(_) => ConnStage::Connected,
         };
         match answer(stage, me, self.strangers.identity(from)) {
             Answer::Crossed => drop(request.reject(CROSSED)),
@@ -1184,11 +1165,11 @@ impl Transport {
 
     fn accept(&mut self, at: usize, port: usize, request: ConnectRequest, proved: &Proved) -> Result<()> {
         let process = self.peers[at].process;
-        let mut connection = self.new_connection(port, process)?;
+        let mut connection = self.new_connection(port, process, false)?;
         // A peer that was accepted before is at another stage and was refused there, so no request is sent twice.
         let nic = &self.nics[port].shared;
         let accepted = self.wireup.accept(nic, (request, proved), &mut connection.endpoint);
-        if let PeerState::Connecting(number) = self.peers[at].state {
+        if let Some(number) = self.peers[at].number() {
             let given_up = &mut self.connections[number];
             connection.endpoint.inherit(&mut given_up.endpoint);
             (given_up.has_room, given_up.is_left_to_end) = (false, true);
@@ -1196,7 +1177,7 @@ impl Transport {
             self.wireup.forget(number);
             self.stop_polling(number);
         }
-        self.peers[at].state = PeerState::Accepting(self.connect_by(connection, false));
+        self.peers[at].state = PeerState::Linked(self.connect_by(connection));
         Ok(accepted?)
     }
 }

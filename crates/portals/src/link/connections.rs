@@ -459,7 +459,7 @@ impl Connections {
         if link.is_lost {
             return;
         }
-        match self.trust.wireup.outcome((number, link.is_active), &mut link.endpoint, event) {
+        match self.trust.wireup.outcome(number, &mut link.endpoint, event) {
             Outcome::Established => self.opened(number),
             Outcome::Again if self.request_link(number).is_ok() => {}
             Outcome::Unproved => self.lose(number, false),
