@@ -15,7 +15,7 @@ use verbs::{Buf, Data, Qp, QpState, Result, SendFlags, SendOp, Sge};
 
 use crate::header::{HEADER_MAX, Header, Payload};
 use crate::line::{DuplexLine, LineMessage};
-use crate::nic::{Nic, Slots};
+use crate::nic::Nic;
 use crate::queue::{MessageQueue, Signal};
 use crate::ring::{Inbox, Malformed, Offer, Outbox, Record, SHARED_LINE};
 use crate::write_ring::WriteRing;
@@ -158,6 +158,8 @@ pub struct Endpoint<U: User, const CHANNELS: usize, const INLINE: usize> {
     /// Whether messages may be sent.
     pub is_open: bool,
     stage: ConnStage,
+    /// Its completions have reserved room in the device's completion queue.
+    has_room: bool,
     backlog: [VecDeque<Work<U>>; CHANNELS],
     /// The memory that the peer offers.
     offered: Option<Offer>,
@@ -197,6 +199,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
             written: written.map(Box::new),
             is_open: false,
             stage: if options.asks { ConnStage::Connecting } else { ConnStage::Accepting },
+            has_room: true,
             backlog: std::array::from_fn(|_| VecDeque::new()),
             offered: None,
             options,
@@ -210,7 +213,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
         self.queue.qp()
     }
 
-    /// The state of the connection. It is [connected](ConnStage::Connected) from [`Endpoint::open`] on.
+    /// The state of the connection. It is done from [`Endpoint::open`] on.
     #[inline]
     pub fn stage(&self) -> ConnStage {
         self.stage
@@ -334,9 +337,19 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
         Ok(())
     }
 
-    /// Destroys the endpoint; returns its memory for [`Nic::give_memory_back`]: slots and inboxes.
-    pub fn into_memory(self) -> (Slots, impl Iterator<Item = Inbox>) {
-        (self.queue.into_slots(), self.inboxes.into_iter().flatten().map(|inbox| *inbox))
+    /// Returns its room in the device's completion queue, unless that was done.
+    pub fn give_room_back(&mut self, nic: &mut Nic) {
+        if std::mem::take(&mut self.has_room) {
+            nic.give_room_back();
+        }
+    }
+
+    /// Destroys the endpoint, and returns its room and its memory to the device. Inboxes are not reused if the peer `may_store`
+    /// there.
+    pub fn destroy(mut self, nic: &mut Nic, may_store: bool) {
+        self.give_room_back(nic);
+        let inboxes = self.inboxes.into_iter().flatten().map(|inbox| *inbox);
+        nic.give_memory_back(self.queue.into_slots(), inboxes, may_store);
     }
 }
 

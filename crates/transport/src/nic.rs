@@ -279,12 +279,12 @@ impl Nic {
     }
 
     /// Returns the room of an ended connection, or of an abandoned attempt, in the completion queue.
-    pub fn give_room_back(&mut self) {
+    pub(crate) fn give_room_back(&mut self) {
         self.room += 1;
     }
 
     /// Returns the memory of a connection whose queue pair is destroyed. Inboxes are not reused if the peer `may_store` there.
-    pub fn give_memory_back(
+    pub(crate) fn give_memory_back(
         &mut self,
         slots: Slots,
         inboxes: impl IntoIterator<Item = Inbox>,

@@ -114,7 +114,7 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
     }
 
     /// Destroys the queue pair; returns the slots, for [`Nic::give_memory_back`].
-    pub fn into_slots(self) -> Slots {
+    pub(crate) fn into_slots(self) -> Slots {
         self.slots
     }
 

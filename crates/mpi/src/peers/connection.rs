@@ -208,8 +208,6 @@ pub(crate) struct Connection {
     pub(crate) process: u32,
     /// The index of its device among the process's ports.
     pub(crate) port: usize,
-    /// Its completions have reserved room in its device's completion queue.
-    pub(crate) has_room: bool,
     /// The peer has left, or its own attempt is used: this connection is dropped when it has ended. The device of a peer that has
     /// left may still wait for an acknowledgement.
     pub(crate) is_left_to_end: bool,
@@ -256,7 +254,6 @@ impl Connection {
         Ok(Self {
             process,
             port,
-            has_room: true,
             is_left_to_end: false,
             endpoint: Endpoint::new(&mut nic.shared, number, written, options)?,
             words: ClaimWords::default(),

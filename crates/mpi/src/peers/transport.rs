@@ -979,15 +979,10 @@ impl Transport {
     fn drop_ended(&mut self) {
         for (number, may_store) in std::mem::take(&mut self.ended) {
             let Some(connection) = self.connections.remove(number) else { continue };
-            let nic = &mut self.nics[connection.port].shared;
-            if connection.has_room {
-                nic.give_room_back();
-            }
             if connection.traffic != Traffic::default() {
                 self.past.push((connection.process, connection.traffic));
             }
-            let (slots, inboxes) = connection.endpoint.into_memory();
-            nic.give_memory_back(slots, inboxes, may_store);
+            connection.endpoint.destroy(&mut self.nics[connection.port].shared, may_store);
         }
     }
 
@@ -1172,8 +1167,8 @@ impl Transport {
         if let Some(number) = self.peers[at].number() {
             let given_up = &mut self.connections[number];
             connection.endpoint.inherit(&mut given_up.endpoint);
-            (given_up.has_room, given_up.is_left_to_end) = (false, true);
-            self.nics[given_up.port].shared.give_room_back();
+            given_up.is_left_to_end = true;
+            given_up.endpoint.give_room_back(&mut self.nics[given_up.port].shared);
             self.wireup.forget(number);
             self.stop_polling(number);
         }

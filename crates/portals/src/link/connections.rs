@@ -439,10 +439,7 @@ impl Connections {
         let Some(link) = self.links.remove(number) else { return };
         self.readable.retain(|other| *other != number);
         self.trust.wireup.forget(number);
-        let was_open = !link.is_given_up;
-        let (slots, inboxes) = link.endpoint.into_memory();
-        self.nic.give_room_back();
-        self.nic.give_memory_back(slots, inboxes, was_open);
+        link.endpoint.destroy(&mut self.nic, !link.is_given_up);
     }
 
     fn connection_event(&mut self, event: CmEvent) {
