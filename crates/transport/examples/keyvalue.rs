@@ -98,7 +98,7 @@ impl transport::Message for Message {
     }
 }
 
-/// A value that waits until it can be sent.
+/// A queued value.
 struct Value(Vec<u8>);
 
 impl Payload for Value {

@@ -1,5 +1,5 @@
-//! [`Endpoint`]: one end of a connection: its queue pair, rings and line, the work that waits for room, and flow control. Messages
-//! arrive in order, and a sender never exceeds the room at its peer.
+//! [`Endpoint`]: one end of a connection: its queue pair, rings and line, a backlog of queued work, and flow control. Messages arrive
+//! in order, and a sender never exceeds the room at its peer.
 //!
 //! Where the peer's NIC memory can be mapped, all messages to it are stored there ([`Outbox`], [`DuplexLine`]). Otherwise they are
 //! sent, or if both sides enable it, written ([`WriteRing`]). Each direction uses one way for as long as the connection exists; the
@@ -42,7 +42,7 @@ pub trait Message: Header {
     /// The line's message for a message that [fits](Message::fits_line), with its payload, after this many records of the ring.
     fn encode_line(&self, payload: &impl Payload, records: u16) -> Option<LineMessage>;
 
-    /// Reads a line's message, and returns the length of its payload. `None` for one that no user of this version puts.
+    /// Reads a line's message, and returns the length of its payload. `None` for a message that no user of this version puts.
     fn decode_line(&mut self, line: &LineMessage) -> Option<usize>;
 }
 
@@ -50,7 +50,7 @@ pub trait Message: Header {
 pub trait User {
     /// Its messages.
     type Message: Message;
-    /// The payload of a message that waits in a backlog.
+    /// The payload of a queued message.
     type Payload: Payload;
     /// Returned when a message has left the backlog.
     type Sent;
@@ -125,7 +125,7 @@ pub struct Arrived {
     pub held: Held,
 }
 
-/// Work that waits for the connection, for credits, or for room.
+/// Work queued for the connection, for credits, or for room.
 enum Work<U: User> {
     Send { message: U::Message, payload: U::Payload, key: Option<U::Key>, sent: Option<U::Sent> },
     Access { op: SendOp, piece: Sge, key: U::Key },
@@ -146,8 +146,8 @@ enum Leaving {
 pub struct Endpoint<U: User, const CHANNELS: usize, const INLINE: usize> {
     /// The queue pair, its slots and credits.
     pub queue: MessageQueue<U::Key, CHANNELS, INLINE>,
-    /// The rings in this side's memory, one for each channel, if the peer can map them. Boxed, as are the next three, since in
-    /// jobs of thousands of processes most devices use none of these, which are the larger part of an endpoint.
+    /// The rings in this side's memory, one for each channel, if the peer can map them. Boxed, as are the next three: in jobs of
+    /// thousands of processes most devices use none, and they are the larger part of an endpoint.
     pub inboxes: [Option<Box<Inbox>>; CHANNELS],
     /// The rings in the peer's memory, if this side maps them.
     pub outboxes: [Option<Box<Outbox>>; CHANNELS],
@@ -268,7 +268,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
         self.grant()
     }
 
-    /// Ends all sending, and drops the work that waits. Messages that have arrived can still be taken.
+    /// Ends all sending, and drops queued work. Messages that have arrived can still be taken.
     pub fn close(&mut self) {
         self.is_open = false;
         self.drop_backlog();
@@ -307,8 +307,8 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
         Ok(false)
     }
 
-    /// The peer has sent its last message and receives nothing more: the work that waits is dropped. The line is acknowledged, since
-    /// the peer may keep its memory until then.
+    /// The peer has sent its last message and receives nothing more: queued work is dropped. The line is acknowledged, since the
+    /// peer may keep its memory until then.
     pub fn left(&mut self) {
         (self.is_open, self.leaving) = (false, Leaving::No);
         self.drop_backlog();
@@ -370,12 +370,12 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
         self.backlog.iter_mut().for_each(VecDeque::clear);
     }
 
-    /// Takes the work that waits for another endpoint, whose attempt to connect is given up.
+    /// Takes the queued work of another endpoint, whose attempt to connect is given up.
     pub fn inherit(&mut self, given_up: &mut Self) {
         std::mem::swap(&mut self.backlog, &mut given_up.backlog);
     }
 
-    /// Whether a message can be sent now, after the work that waits.
+    /// Whether a message can be sent now, apart from queued work.
     #[inline]
     pub fn may_send(&mut self, message: &U::Message, payload: &impl Payload) -> bool {
         let (channel, len) = (message.channel(), message.header_max() + payload.len());
@@ -503,7 +503,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
         self.queue.post(op, Data::Sges(&[piece]), flags, Signal::Key(key))
     }
 
-    /// Reads or changes the peer's memory as [`Endpoint::access`] does, or queues that after the work that waits on a channel. Returns
+    /// Reads or changes the peer's memory as [`Endpoint::access`] does, or queues that on a channel, after all other work. Returns
     /// whether it was posted.
     ///
     /// # Errors
@@ -518,7 +518,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
         Ok(may_access)
     }
 
-    /// Sends the work of a channel that waits, as far as there is room. `copied` is called as by [`Endpoint::post`], and `posted` for
+    /// Sends the queued work of a channel, as far as there is room. `copied` is called as by [`Endpoint::post`], and `posted` for
     /// each message: how it has left, its length without header, and what to return. Returns whether an access was posted.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //!
 //! | part | for |
 //! |---|---|
-//! | [`Endpoint`] | one end of a connection: the parts below, what waits for room, and flow control |
+//! | [`Endpoint`] | one end of a connection: the parts below, with its queued work and its flow control |
 //! | [`Nic`] | a device, and the resources that its connections share: queues, a listener, registered memory |
 //! | [`Inbox`], [`Outbox`] | messages by stores into the receiver's NIC memory, where the sender can map it: no system call, no completion |
 //! | [`DuplexLine`] | a cache line that both sides write in turn, for short messages that answer each other |

@@ -96,8 +96,8 @@ pub struct Nic {
     /// Connections for which the completion queue still has room.
     room: u32,
     maps_peers: bool,
-    /// Completions of the last poll, how many there were, and how many of them are taken. Most polls find none and need not clear
-    /// the buffer.
+    /// A batch of completions, its length, and the number of completions taken from it. Most polls find none and need not clear the
+    /// buffer.
     completions: [Wc; BATCH],
     polled: usize,
     taken: usize,

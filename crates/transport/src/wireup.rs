@@ -3,7 +3,7 @@
 //! Either of two processes may connect first, and both may at the same time: [`answer`] decides, so that they end with one connection.
 //!
 //! A request proves that its sender has the key and the identity in the request, and the reply proves the same of the responder.
-//! The crate `auth` defines both messages. [`Wireup`] sends and accepts requests, and interprets what becomes of them.
+//! The crate `auth` defines both messages. [`Wireup`] sends and accepts requests, and interprets the events about them.
 //! [`Admission`] checks the requests of other processes in the device's thread, before they are queued, and rejects requests without
 //! a valid proof.
 

@@ -302,7 +302,7 @@ impl Connection {
         Ok(path.is_some())
     }
 
-    /// Sends what waits, as far as there is room; calls `sent` with the keys of messages that have left. Returns whether an access
+    /// Sends queued messages and accesses, as far as there is room; calls `sent` with the keys of messages that have left. Returns whether an access
     /// was posted.
     pub(crate) fn pump(&mut self, host: &Host, mut sent: impl FnMut(SlotKey)) -> Result<bool> {
         let Self { endpoint, traffic, .. } = self;
