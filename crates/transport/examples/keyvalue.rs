@@ -156,7 +156,7 @@ impl Party {
             caches: false,
         };
         let options = EndpointOptions {
-            asks: is_first,
+            is_initiator: is_first,
             send_sges: 1,
             is_first,
             record_bytes: SIZES.slot_bytes,

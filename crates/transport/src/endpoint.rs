@@ -75,7 +75,7 @@ pub enum ConnStage {
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointOptions {
     /// Whether this process sends the connect request.
-    pub asks: bool,
+    pub is_initiator: bool,
     /// The most scatter/gather elements of a message.
     pub send_sges: u32,
     /// Whether this is the first of the two sides, whose memory holds the line.
@@ -198,7 +198,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
             line: None,
             written: written.map(Box::new),
             is_open: false,
-            stage: if options.asks { ConnStage::Connecting } else { ConnStage::Accepting },
+            stage: if options.is_initiator { ConnStage::Connecting } else { ConnStage::Accepting },
             has_room: true,
             backlog: std::array::from_fn(|_| VecDeque::new()),
             offered: None,
@@ -213,7 +213,7 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
         self.queue.qp()
     }
 
-    /// The state of the connection. It is done from [`Endpoint::open`] on.
+    /// The state of the connection: [`ConnStage::Connected`] from [`Endpoint::open`] on.
     #[inline]
     pub fn stage(&self) -> ConnStage {
         self.stage
@@ -938,7 +938,7 @@ mod tests {
 
     fn options(is_first: bool) -> EndpointOptions {
         EndpointOptions {
-            asks: is_first,
+            is_initiator: is_first,
             send_sges: 1,
             is_first,
             record_bytes: SIZES.slot_bytes,

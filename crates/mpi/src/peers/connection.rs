@@ -228,18 +228,18 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Creates a queue pair with its receives posted, which the caller then connects to a process; `is_lower` is true if this
-    /// process comes before it, and `asks` if this process sends the connect request. `number` identifies the queue pair in
+    /// process comes before it, and `is_initiator` if this process sends the connect request. `number` identifies the queue pair in
     /// completions.
     pub(crate) fn new(
         nic: &mut Nic,
         port: usize,
         number: u32,
-        (process, is_lower, asks): (u32, bool, bool),
+        (process, is_lower, is_initiator): (u32, bool, bool),
     ) -> Result<Self> {
         let (zcopy, slot_payload, written) = (nic.zcopy(), nic.slot_payload_to(process), nic.write_ring());
         let wakes = written.is_some() && nic.device.attr().write_notify;
         let options = EndpointOptions {
-            asks,
+            is_initiator,
             // Data sent without a copy are a second element after the header.
             send_sges: if zcopy { 2 } else { 1 },
             is_first: is_lower,

@@ -1040,11 +1040,11 @@ impl Transport {
     }
 
     /// Creates a connection for the next free place.
-    fn new_connection(&mut self, port: usize, process: u32, asks: bool) -> Result<Connection> {
+    fn new_connection(&mut self, port: usize, process: u32, is_initiator: bool) -> Result<Connection> {
         let is_lower = self.is_before(process);
         let full = || Error::new(Class::OTHER, "this process has the most connections that are possible");
         let number = self.connections.vacancy().ok_or_else(full)?;
-        Connection::new(&mut self.nics[port], port, number, (process, is_lower, asks))
+        Connection::new(&mut self.nics[port], port, number, (process, is_lower, is_initiator))
     }
 
     /// Adds a new connection; returns its place.

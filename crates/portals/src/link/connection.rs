@@ -119,7 +119,7 @@ impl Connection {
     /// A queue pair with its receives posted. `number` identifies it in completions.
     pub(crate) fn new(nic: &mut Nic, number: u32, peer: Process, is_active: bool) -> Result<Self> {
         let options = EndpointOptions {
-            asks: is_active,
+            is_initiator: is_active,
             send_sges: 1,
             is_first: is_active,
             record_bytes: SLOT_BYTES,
