@@ -17,7 +17,7 @@ use host::Rng;
 const INJECTOR_ROUNDS: u64 = 128;
 /// Honest connections, each of a fresh injector, that may be refused consecutively.
 const REFUSED_MAX: u64 = 5;
-/// How long a injector may take for a round; a dead one is replaced.
+/// How long an injector may take for a round; a dead one is replaced.
 const INJECTOR_PATIENCE: Duration = Duration::from_secs(2);
 /// The checks that no single round makes follow after this many false values.
 const CHECK_EVERY: usize = 128;

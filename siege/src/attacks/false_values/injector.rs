@@ -11,7 +11,7 @@ use super::testbed::{LEN, RemoteRegions, Testbed, Traffic};
 use crate::child::{receive_from_parent, send_to_parent};
 use host::Rng;
 
-/// How long a injector waits for a victim that may well refuse it.
+/// How long an injector waits for a victim that may well refuse it.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How long it waits after its injection: nothing more will follow.
 const PATIENCE_AFTER_INJECTION: Duration = Duration::from_millis(50);
