@@ -646,18 +646,12 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
             return Ok(Some(Arrived { at, len, channel, held: Held::Record(upto) }));
         }
         let arrived = self.peek(channel, message)?;
-        arrived.iter().for_each(|arrived| self.advance(arrived));
-        Ok(arrived)
-    }
-
-    /// Makes the message after this one the next one.
-    #[inline]
-    fn advance(&mut self, arrived: &Arrived) {
-        match (arrived.held, &mut self.inboxes[arrived.channel], &mut self.line) {
-            (Held::Record(upto), Some(inbox), _) => inbox.take(upto),
-            (Held::Line, _, Some(line)) => line.take(),
+        match (arrived.map(|arrived| arrived.held), &mut self.inboxes[channel], &mut self.line) {
+            (Some(Held::Record(upto)), Some(inbox), _) => inbox.take(upto),
+            (Some(Held::Line), _, Some(line)) => line.take(),
             _ => {}
         }
+        Ok(arrived)
     }
 
     /// A message has arrived in a slot: takes the credits with it. Returns its channel, or `None` if it has nothing but credits.
@@ -698,8 +692,23 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
     /// Those of posting.
     #[inline]
     pub fn consume(&mut self, arrived: &Arrived) -> Result<()> {
-        self.advance(arrived);
-        self.release(arrived.channel, arrived.held)
+        match (arrived.held, &mut self.inboxes[arrived.channel], &mut self.line) {
+            (Held::Record(upto), Some(inbox), _) => {
+                if inbox.consume(upto) {
+                    self.queue.qp().notify()
+                } else {
+                    Ok(())
+                }
+            }
+            (Held::Line, _, Some(line)) => {
+                line.consume();
+                if !self.is_open {
+                    line.acknowledge();
+                }
+                Ok(())
+            }
+            (held, ..) => self.release(arrived.channel, held),
+        }
     }
 
     /// Releases the memory of a message to the peer.

@@ -77,8 +77,8 @@ impl Engine {
         }
     }
 
-    /// Receives a message from a process without posting a receive, if no message or receive waits in its context and the message
-    /// is the next one that the process has stored; polls `polls` times. Returns its tag and its length; if `None`, nothing has
+    /// Receives a message from a process without posting a receive, if no message or receive waits in its context and the next
+    /// message that the process has stored matches; polls `polls` times. Returns its tag and its length; if `None`, nothing has
     /// happened.
     #[inline]
     pub(crate) fn try_receive(

@@ -106,8 +106,16 @@ pub(crate) struct Short {
     /// The offset and the length of the payload.
     pub(crate) at: usize,
     pub(crate) len: usize,
-    /// What holds it.
-    held: Held,
+    /// The line after it, if it is in the ring. With a [`Held`] the compiler stores the parts of [`Next`] to memory and loads them
+    /// again in other sizes, for which the processor waits.
+    upto: Option<u64>,
+}
+
+impl Short {
+    #[inline]
+    fn held(&self) -> Held {
+        self.upto.map_or(Held::Line, Held::Record)
+    }
 }
 
 /// The next message that a peer has stored.
@@ -478,7 +486,7 @@ impl Connection {
         {
             let (match_key, len) = parse_line(&short).ok_or(Malformed)?;
             let at = line.offset_of(LINE_PAYLOAD);
-            return Ok(Next::Short(Short { match_key, at, len, held: Held::Line }));
+            return Ok(Next::Short(Short { match_key, at, len, upto: None }));
         }
         let Some(found) = found else { return Ok(Next::Nothing) };
         if !is_eager(found.first) {
@@ -486,20 +494,20 @@ impl Connection {
         }
         let (match_key, whole) = parse_eager(inbox.words(&found)).ok_or(Malformed)?;
         let (at, len) = (found.at + HEAD, whole - HEAD);
-        Ok(Next::Short(Short { match_key, at, len, held: Held::Record(found.upto) }))
+        Ok(Next::Short(Short { match_key, at, len, upto: Some(found.upto) }))
     }
 
     /// Releases a short message that [`Connection::next`] has returned.
     #[inline]
     pub(crate) fn pass(&mut self, short: &Short) -> Result<()> {
-        let Short { at, len, held, .. } = *short;
-        Ok(self.endpoint.consume(&Arrived { at, len, channel: 0, held })?)
+        let arrived = Arrived { at: short.at, len: short.len, channel: 0, held: short.held() };
+        Ok(self.endpoint.consume(&arrived)?)
     }
 
     /// The memory that holds a short message's payload.
     #[inline]
     pub(crate) fn memory_of(&self, short: &Short) -> &Buf {
-        self.endpoint.memory(0, short.held)
+        self.endpoint.memory(0, short.held())
     }
 
     /// Takes the next message that the peer has stored.
