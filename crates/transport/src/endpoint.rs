@@ -48,7 +48,7 @@ pub trait Message: Header {
 
 /// What a user of endpoints sends.
 pub trait User {
-    /// Its messages.
+    /// The messages that its endpoints exchange, without payload.
     type Message: Message;
     /// The payload of a queued message.
     type Payload: Payload;
