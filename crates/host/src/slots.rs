@@ -199,6 +199,13 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
     /// The value in a slot, if there is one.
     #[inline]
     #[must_use]
+    pub fn get_slot(&self, slot: u32) -> Option<&T> {
+        self.slots.get(slot as usize)?.value.as_ref()
+    }
+
+    /// As [`SlotTable::get_slot`], but mutable.
+    #[inline]
+    #[must_use]
     pub fn get_slot_mut(&mut self, slot: u32) -> Option<&mut T> {
         self.slots.get_mut(slot as usize)?.value.as_mut()
     }
@@ -275,6 +282,7 @@ mod tests {
         assert_eq!(table.get_mut(a), None);
         assert_eq!((table.get(b), table[b.slot()], table.key_at(b.slot())), (Some(&'b'), 'b', Some(b)));
         assert_eq!((table.key_at(a.slot()), table.len()), (None, 1));
+        assert_eq!((table.get_slot(a.slot()), table.get_slot(b.slot())), (None, Some(&'b')));
         assert_eq!(table.get_slot_mut(a.slot()), None);
         assert_eq!(table.get(SlotKey::from_number(b.number())), Some(&'b'));
         for nobodys in [0, 1, 7, u64::from(b.generation() + 1) << 32 | 1, 1 << 32 | 2, u64::MAX] {

@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use transport::{Nic, Registration};
-use verbs::{Access, Buf, Device, RemoteAddr, Result};
+use transport::{Arrived, Nic, Registration};
+use verbs::{Access, Buf, Device, RemoteAddr, Result, SendOp};
 
 use crate::engine::Engine;
 use crate::engine::initiator::Outgoing;
 use crate::engine::target::{Arrival, Delivery};
-use crate::link::connection::{Arrived, EAGER_MAX, Move, Payload};
+use crate::link::connection::{EAGER_MAX, Payload};
 use crate::link::connections::{Connections, Event};
 use crate::link::memory;
 use crate::link::nic::{SLOTS, reach};
@@ -571,7 +571,7 @@ impl Exchange {
                     interface.engine.sent(operation);
                 }
             }
-            Event::Moved(key) => self.move_step_done(key),
+            Event::Accessed(key) => self.move_step_done(key),
             Event::Lost(link) => self.link_lost(link),
         }
     }
@@ -728,9 +728,10 @@ impl Exchange {
         let Some(it) = self.moves.get_mut(&key) else { return };
         it.step = (it.len - it.done).min(most);
         let local = it.window.registration.sge(it.window.addr.wrapping_add(it.done), it.step as u32);
-        let is_write = it.delivery.request().action == Action::Get;
         let (link, remote) = (it.link, it.remote.offset(it.done));
-        self.connections.start_move(link, Move { is_write, remote, local, key });
+        let is_get = it.delivery.request().action == Action::Get;
+        let op = if is_get { SendOp::Write(remote) } else { SendOp::Read(remote) };
+        self.connections.start_access(link, op, local, key);
     }
 
     fn move_step_done(&mut self, key: u64) {

@@ -116,7 +116,7 @@ pub use engine::target::{Arrival, Delivery, Search, Status};
 pub use engine::{Engine, ListId};
 pub use exchange::TryRecv;
 pub use link::connection::EAGER_MAX;
-pub use link::trust::{PROTOCOL, no_offers};
+pub use link::trust::PROTOCOL;
 pub use node::{Matcher, Ni, NiKind, Node};
 pub use objects::atomic::{Datatype, ELEMENT_MAX, Op, Operand};
 pub use objects::command::{CtEvent, MdAddr, Transfer};

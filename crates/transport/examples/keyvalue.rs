@@ -3,17 +3,17 @@
 //!
 //! The client sends requests without waiting for answers. The number of a request is its key in a [`SlotTable`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, mpsc};
 
-use auth::{Challenge, Identity, Key, OFFER, Protocol, Proved};
+use auth::{Challenge, Identity, Key, Protocol, Proved};
 use host::{Host, SlotKey, SlotTable};
 use transport::{
-    Admission, Attempts, ConnectTarget, Header, HeaderBytes, Inbox, LINE_WORDS, MessageQueue, Nic, NicConfig,
-    Offer, Outbox, Peers, QueueSizes, Signal, of_completion,
+    Arrived, ConnEvent, ConnectTarget, Endpoint, EndpointOptions, Header, HeaderBytes, LINE_WORDS,
+    LineMessage, Nic, NicConfig, Outcome, Payload, Peers, QueueSizes, Wireup, of_completion,
 };
-use verbs::{CmEvent, ConnParam, Error, Result, Screen, SendFlags, WcStatus};
+use verbs::{Buf, CmEvent, ConnParam, Error, Result, Screen, SendFlags, WcStatus};
 
 const PROTOCOL: Protocol = Protocol { name: "keyvalue", magic: *b"kv\x00\x01" };
 const SERVER: Identity = Identity([1; auth::IDENTITY]);
@@ -68,6 +68,63 @@ impl Header for Message {
     }
 }
 
+/// All messages use one channel, and none the line.
+impl transport::Message for Message {
+    const CREDIT: Self = Self { kind: CREDIT, request: 0, key: 0 };
+    const LINE_PAYLOAD: usize = 0;
+
+    fn channel(&self) -> usize {
+        0
+    }
+
+    fn channel_of(first: u8) -> Option<usize> {
+        (u64::from(first) != CREDIT).then_some(0)
+    }
+
+    fn header_max(&self) -> usize {
+        HEAD
+    }
+
+    fn fits_line(&self, _payload: usize) -> bool {
+        false
+    }
+
+    fn encode_line(&self, _payload: &impl Payload, _records: u16) -> Option<LineMessage> {
+        None
+    }
+
+    fn decode_line(&mut self, _line: &LineMessage) -> Option<usize> {
+        None
+    }
+}
+
+/// A queued value.
+struct Value(Vec<u8>);
+
+impl Payload for Value {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn load(&self, into: &mut [u8]) {
+        into.copy_from_slice(&self.0);
+    }
+
+    fn copy_to(&self, memory: &Buf, at: usize) -> Result<()> {
+        memory.write(at, &self.0)
+    }
+}
+
+/// The store as a user of endpoints.
+enum KeyValue {}
+
+impl transport::User for KeyValue {
+    type Message = Message;
+    type Payload = Value;
+    type Sent = ();
+    type Key = u64;
+}
+
 /// Only the client may connect.
 #[derive(Debug)]
 struct Client(Key);
@@ -78,17 +135,14 @@ impl Peers for Client {
     }
 }
 
-/// One end of a connection.
-struct Endpoint {
+/// A process with a device and one connection.
+struct Party {
     nic: Nic,
-    queue: MessageQueue<u64, 1, INLINE>,
-    inbox: Option<Inbox>,
-    outbox: Option<Outbox>,
-    waiting: VecDeque<(Message, Vec<u8>)>,
+    endpoint: Endpoint<KeyValue, 1, INLINE>,
 }
 
-impl Endpoint {
-    fn new(host: &Host, device: &str, screen: &Arc<dyn Screen>) -> Result<Self> {
+impl Party {
+    fn new(host: &Host, device: &str, screen: &Arc<dyn Screen>, is_first: bool) -> Result<Self> {
         let device = fabric::open(device, host).map_err(|error| Error::Invalid(error.to_string()))?;
         let address = device.attr().port_addrs.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into());
         let config = NicConfig {
@@ -101,18 +155,17 @@ impl Endpoint {
             register_all: |_| Ok(None),
             caches: false,
         };
+        let options = EndpointOptions {
+            is_initiator: is_first,
+            send_sges: 1,
+            is_first,
+            record_bytes: SIZES.slot_bytes,
+            send_flags: SendFlags::empty(),
+            write_flags: SendFlags::empty(),
+        };
         let mut nic = Nic::open(&device, &config, screen)?;
-        let (queue, inbox) = (MessageQueue::new(&mut nic, 0, 1)?, nic.inbox());
-        Ok(Self { nic, queue, inbox, outbox: None, waiting: VecDeque::new() })
-    }
-
-    fn offer(&self) -> [u8; OFFER] {
-        self.inbox.as_ref().map_or([0; OFFER], |inbox| inbox.offer().bytes())
-    }
-
-    fn is_offered(&mut self, offer: [u8; OFFER]) {
-        let offer = Offer::parse(&offer);
-        self.outbox = offer.and_then(|offer| Outbox::new(self.queue.qp(), offer, SIZES.slot_bytes));
+        let endpoint = Endpoint::new(&mut nic, 0, None, options)?;
+        Ok(Self { nic, endpoint })
     }
 
     fn wait_for_event(&self, host: &Host) -> CmEvent {
@@ -121,46 +174,24 @@ impl Endpoint {
     }
 
     /// Sends a message after the waiting ones.
-    fn send(&mut self, message: Message, value: &[u8]) -> Result<()> {
-        self.waiting.push_back((message, value.to_vec()));
+    fn send(&mut self, message: Message, value: Vec<u8>) -> Result<()> {
+        self.endpoint.queue_message(message, Value(value), None, None);
         self.pump()
     }
 
     /// Sends waiting messages while there is room.
     fn pump(&mut self) -> Result<()> {
-        while let Some((message, value)) = self.waiting.front() {
-            let value = value.as_slice();
-            if let Some(outbox) = &mut self.outbox {
-                if !outbox.has_room(HEAD + value.len()) {
-                    return Ok(());
-                }
-                outbox.put(message, &value)?;
-                self.queue.qp().notify()?;
-            } else if self.queue.may_send(0) {
-                let options = (SendFlags::empty(), Signal::Sometimes);
-                self.queue.send(0, message.encode(), &value, options, |_| ())?;
-            } else {
-                return Ok(());
-            }
-            self.waiting.pop_front();
-        }
-        Ok(())
+        self.endpoint.pump(0, |_| (), |_, _, _, _| ()).map(drop)
     }
 
     /// The next message that has arrived.
     fn receive(&mut self) -> Result<Option<(Message, Vec<u8>)>> {
         self.pump()?;
-        let mut message = Message { kind: CREDIT, request: 0, key: 0 };
-        if let Some(inbox) = &mut self.inbox
-            && let Some(record) = inbox.poll(&mut message)?
-        {
-            let value = inbox.buf().to_vec(record.at..record.at + record.len)?;
-            if inbox.consume(record.upto) {
-                self.queue.qp().notify()?;
-            }
-            return Ok(Some((message, value)));
+        let mut message = <Message as transport::Message>::CREDIT;
+        if let Some(arrived) = self.endpoint.peek(0, &mut message)? {
+            return self.take(message, &arrived).map(Some);
         }
-        let Some(wc) = self.nic.cq.poll_one()? else { return Ok(None) };
+        let Some(wc) = self.nic.next_completion()? else { return Ok(None) };
         if wc.status == WcStatus::WrFlushErr {
             // The connection has ended, which an event of the connection manager reports.
             return Ok(None);
@@ -169,41 +200,33 @@ impl Endpoint {
             return Err(Error::Invalid(format!("the connection ended: {:?}", wc.status)));
         }
         let (_, Some(slot)) = of_completion(&wc) else {
-            self.queue.sent();
-            self.grant()?;
+            self.endpoint.completed()?;
             return Ok(None);
         };
-        let at = self.queue.received_at(slot);
-        let bytes = self.queue.buf().to_vec(at..at + wc.byte_len as usize)?;
-        let wrong = || Error::Invalid("the peer sent a message that this version does not know".into());
-        let behind = message.decode(&bytes, bytes.len()).ok_or_else(wrong)?;
-        self.queue.take_credits(u16::from_le_bytes([bytes[2], bytes[3]]))?;
-        if message.kind == CREDIT {
-            self.queue.post_receive(slot)?;
+        let Some(channel) = self.endpoint.arrived(slot, wc.byte_len)? else {
+            self.endpoint.queue.post_receive(slot)?;
             return Ok(None);
-        }
-        self.queue.release(slot, 0)?;
-        self.grant()?;
-        Ok(Some((message, bytes[behind..].to_vec())))
+        };
+        let arrived = self.endpoint.decode(channel, (slot, wc.byte_len), &mut message)?;
+        self.take(message, &arrived).map(Some)
     }
 
-    fn grant(&mut self) -> Result<()> {
-        if self.queue.owes_grant() {
-            let credit = Message { kind: CREDIT, request: 0, key: 0 };
-            self.queue.send_spare(credit.encode(), (SendFlags::empty(), Signal::Sometimes))?;
-        }
-        Ok(())
+    fn take(&mut self, message: Message, arrived: &Arrived) -> Result<(Message, Vec<u8>)> {
+        let memory = self.endpoint.memory(arrived.channel, arrived.held);
+        let value = memory.to_vec(arrived.at..arrived.at + arrived.len)?;
+        self.endpoint.consume(arrived)?;
+        Ok((message, value))
     }
 }
 
 /// Serves one client until it has disconnected. Sends its listening address to `listens`.
 fn serve(device: &str, key: Key, listens: &mpsc::Sender<SocketAddr>) -> Result<()> {
     let host = host::real::host();
-    let admission = Arc::new(Admission::<Client>::new(PROTOCOL, b""));
+    let wireup = Wireup::<Client>::new(PROTOCOL, key.derive("server's nonces", &[]));
     let seed = auth::Seed::from_key(key.derive("seed", &[]));
-    admission.open(SERVER, seed, Client(key));
-    let screen: Arc<dyn Screen> = admission.clone();
-    let mut end = Endpoint::new(&host, device, &screen)?;
+    wireup.admission().open(SERVER, seed, Client(key));
+    let screen: Arc<dyn Screen> = wireup.admission().clone();
+    let mut end = Party::new(&host, device, &screen, false)?;
     let address = end.nic.addr();
     listens.send(address).map_err(|_| Error::Invalid("there is no client".into()))?;
     loop {
@@ -213,10 +236,9 @@ fn serve(device: &str, key: Key, listens: &mpsc::Sender<SocketAddr>) -> Result<(
             other => return Err(Error::Invalid(format!("no connection: {other:?}"))),
         };
         let Some(proved) = request.take_screened::<Proved>() else { continue };
-        end.is_offered(*proved.offer());
-        let reply = admission.accept(&proved, end.offer()).expect("the only request");
-        end.nic.cm.accept(request, end.queue.qp(), &ConnParam::with_private_data(reply))?;
+        wireup.accept(&end.nic, (request, &proved), &mut end.endpoint)?;
     }
+    end.endpoint.open()?;
     let mut values = BTreeMap::new();
     loop {
         if let Some((message, value)) = end.receive()? {
@@ -224,7 +246,7 @@ fn serve(device: &str, key: Key, listens: &mpsc::Sender<SocketAddr>) -> Result<(
                 PUT => values.insert(message.key, value).unwrap_or_default(),
                 _ => values.get(&message.key).cloned().unwrap_or_default(),
             };
-            end.send(Message { kind: ANSWER, ..message }, &answer)?;
+            end.send(Message { kind: ANSWER, ..message }, answer)?;
         } else if let Some(CmEvent::Disconnected { .. }) = end.nic.cm.poll_event() {
             return Ok(());
         } else {
@@ -234,22 +256,22 @@ fn serve(device: &str, key: Key, listens: &mpsc::Sender<SocketAddr>) -> Result<(
 }
 
 /// Connects to a server. Its seed is not known, so the first request is rejected with a challenge.
-fn connect(host: &Host, device: &str, key: &Key, server: SocketAddr) -> Result<Endpoint> {
-    let closed: Arc<dyn Screen> = Arc::new(Admission::<Client>::new(PROTOCOL, b""));
-    let mut end = Endpoint::new(host, device, &closed)?;
-    let mut attempts = Attempts::new(PROTOCOL, key.derive("nonces", &[]));
+fn connect(host: &Host, device: &str, key: &Key, server: SocketAddr) -> Result<Party> {
+    let mut wireup = Wireup::<Client>::new(PROTOCOL, key.derive("nonces", &[]));
+    let closed: Arc<dyn Screen> = wireup.admission().clone();
+    let mut end = Party::new(host, device, &closed, true)?;
     loop {
         let target =
             ConnectTarget { key: key.clone(), from: CLIENT, to: SERVER, challenge: Challenge::UNKNOWN };
-        let said = attempts.request(0, target, end.offer());
-        end.nic.cm.connect(end.queue.qp(), server, &ConnParam::with_private_data(said))?;
-        match end.wait_for_event(host) {
-            CmEvent::Established { private_data, .. } => {
-                let offer = attempts.check_reply(0, &private_data).expect("the server has the key");
-                end.is_offered(offer);
+        let (own, peer) = ((0, &end.endpoint), (server, target));
+        wireup.connect(&end.nic, own, peer, ConnParam::default())?;
+        let Ok((_, event)) = ConnEvent::of(end.wait_for_event(host)) else { continue };
+        match wireup.outcome(0, &mut end.endpoint, event) {
+            Outcome::Established => {
+                end.endpoint.open()?;
                 return Ok(end);
             }
-            CmEvent::Rejected { private_data, .. } => drop(attempts.rejected(0, &private_data)),
+            Outcome::Again => {}
             other => return Err(Error::Invalid(format!("no connection: {other:?}"))),
         }
     }
@@ -275,7 +297,7 @@ pub(crate) fn run(device: &'static str, count: u64) -> Result<u64> {
         for key in 0..count {
             let request = requests.insert((kind, key)).number();
             let put = if kind == PUT { value(key) } else { Vec::new() };
-            end.send(Message { kind, request, key }, &put)?;
+            end.send(Message { kind, request, key }, put)?;
         }
         while !requests.is_empty() {
             let Some((answer, found)) = end.receive()? else {
@@ -290,7 +312,7 @@ pub(crate) fn run(device: &'static str, count: u64) -> Result<u64> {
             total += found.len() as u64;
         }
     }
-    end.nic.cm.disconnect(end.queue.qp())?;
+    end.nic.cm.disconnect(end.endpoint.qp())?;
     thread.join().expect("the server has not panicked")?;
     Ok(total)
 }

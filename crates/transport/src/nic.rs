@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use verbs::{
     Access, Buf, Cm, Cq, Device, Error, ImplicitMr, Listener, Mr, Pd, Qp, QpCap, QpInit, Result, Screen, Sge,
+    Wc,
 };
 
 use crate::registration::Registrations;
@@ -24,7 +25,7 @@ pub struct QueueSizes {
     pub accesses: u32,
     /// Bytes of a slot.
     pub slot_bytes: usize,
-    /// Bytes of the ring into which a peer stores messages, a power of two.
+    /// Bytes of a ring into which a peer stores messages, a power of two.
     pub ring_bytes: usize,
 }
 
@@ -95,7 +96,15 @@ pub struct Nic {
     /// Connections for which the completion queue still has room.
     room: u32,
     maps_peers: bool,
+    /// A batch of completions, its length, and the number of completions taken from it. Most polls find none and need not clear the
+    /// buffer.
+    completions: [Wc; BATCH],
+    polled: usize,
+    taken: usize,
 }
+
+/// Completions per poll of the completion queue.
+const BATCH: usize = 16;
 
 /// How often to retry with another port number, until one is free at several addresses.
 const LISTEN_TRIES: u32 = 16;
@@ -155,7 +164,28 @@ impl Nic {
             retired: Vec::new(),
             room: cqe / config.sizes.completions(),
             maps_peers: attr.maps_peers,
+            completions: [Wc::default(); BATCH],
+            polled: 0,
+            taken: 0,
         })
+    }
+
+    /// Takes the next completion. Returns `None` when the queue was found empty.
+    ///
+    /// # Errors
+    /// Those of the device: the queue is lost.
+    #[inline]
+    pub fn next_completion(&mut self) -> Result<Option<Wc>> {
+        if self.taken == self.polled {
+            // A poll that has found less than it may is the last one.
+            let is_last = self.polled > 0 && self.polled < BATCH;
+            (self.taken, self.polled) = (0, if is_last { 0 } else { self.cq.poll(&mut self.completions)? });
+            if self.polled == 0 {
+                return Ok(None);
+            }
+        }
+        self.taken += 1;
+        Ok(Some(self.completions[self.taken - 1]))
     }
 
     /// The first address that it listens at. All addresses have the same port.
@@ -242,19 +272,19 @@ impl Nic {
         Ok(Slots { slab, base: used as usize * own, step, sending: self.sizes.slots as usize })
     }
 
-    /// Allocates memory into which a new connection's peer stores messages; `None` if it cannot, or memory is exhausted. The peer
-    /// then sends them.
-    pub fn inbox(&self) -> Option<Inbox> {
+    /// Allocates the rings into which a new connection's peer stores messages; `None` if it cannot, or memory is exhausted. The
+    /// peer then sends them.
+    pub fn inboxes<const N: usize>(&self) -> Option<[Inbox; N]> {
         self.maps_peers().then(|| Inbox::new(&self.pd, self.sizes.ring_bytes).ok()).flatten()
     }
 
     /// Returns the room of an ended connection, or of an abandoned attempt, in the completion queue.
-    pub fn give_room_back(&mut self) {
+    pub(crate) fn give_room_back(&mut self) {
         self.room += 1;
     }
 
     /// Returns the memory of a connection whose queue pair is destroyed. Inboxes are not reused if the peer `may_store` there.
-    pub fn give_memory_back(
+    pub(crate) fn give_memory_back(
         &mut self,
         slots: Slots,
         inboxes: impl IntoIterator<Item = Inbox>,

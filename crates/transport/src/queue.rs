@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use verbs::{Buf, Data, Qp, RecvWr, Result, SendFlags, SendOp, SendWr, Wc};
+use verbs::{Buf, Data, Error, Qp, RecvWr, Result, SendFlags, SendOp, SendWr, Wc};
 
 use crate::header::{HeaderBytes, Payload};
 use crate::nic::{Nic, QueueSizes, Slots};
@@ -71,11 +71,14 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
     /// has up to `send_sges` scatter/gather elements.
     ///
     /// # Errors
-    /// As [`Nic::create_qp`], and those of posting.
+    /// As [`Nic::create_qp`], and those of posting; [`Error::Invalid`] for sizes that leave a channel without a slot.
     pub fn new(nic: &mut Nic, number: u32, send_sges: u32) -> Result<Self> {
         const { assert!(CHANNELS == 1 || CHANNELS == 2) };
-        let (qp, slots) = nic.create_qp(send_sges)?;
         let sizes = nic.sizes();
+        if (sizes.slots as usize) < CHANNELS {
+            return Err(Error::Invalid("each channel of a connection needs a slot".into()));
+        }
+        let (qp, slots) = nic.create_qp(send_sges)?;
         let credits = Credits { messages: 0, left: sizes.slots / CHANNELS as u32, owed: 0 };
         let queue = Self {
             qp,
@@ -111,7 +114,7 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
     }
 
     /// Destroys the queue pair; returns the slots, for [`Nic::give_memory_back`].
-    pub fn into_slots(self) -> Slots {
+    pub(crate) fn into_slots(self) -> Slots {
         self.slots
     }
 
@@ -119,6 +122,12 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
     #[inline]
     fn channel_slots(&self) -> u32 {
         self.sizes.slots / CHANNELS as u32
+    }
+
+    /// The number of messages after which a channel's credits are granted, and a request is signaled: half of its slots.
+    #[inline]
+    fn half(&self) -> u32 {
+        (self.channel_slots() / 2).max(1)
     }
 
     /// Whether the send queue has room for this number of requests and a grant.
@@ -235,7 +244,7 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
     /// Those of the device.
     #[inline]
     pub fn post(&mut self, op: SendOp, data: Data<'_>, flags: SendFlags, signal: Signal<K>) -> Result<()> {
-        let step = u64::from(self.channel_slots() / 2);
+        let step = u64::from(self.half());
         let (signals, key) = match signal {
             Signal::Sometimes => (self.posted % step == step - 1, None),
             Signal::Always => (true, None),
@@ -301,7 +310,7 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
     /// queue is full, the grant waits for the next completion.
     #[inline]
     pub fn owes_grant(&self) -> bool {
-        let half = self.channel_slots() / 2;
+        let half = self.half();
         self.credits.iter().any(|credits| credits.owed >= half) && !self.is_full()
     }
 
@@ -343,6 +352,22 @@ mod tests {
         }
     }
 
+    fn nic(host: &Host, sizes: QueueSizes) -> Nic {
+        let device = fabric::open("iwarp", host).expect("a device");
+        let config = NicConfig {
+            sizes,
+            inline: 64,
+            cqe: sizes.completions(),
+            slab_connections: 1,
+            listen_at: (&[Ipv4Addr::LOCALHOST.into()], 0),
+            backlog: 1,
+            register_all: |_| Ok(None),
+            caches: false,
+        };
+        let screen: Arc<dyn Screen> = Arc::new(All);
+        Nic::open(&device, &config, &screen).expect("a port")
+    }
+
     /// One end of a connection; received messages wait until the test releases them.
     struct End {
         nic: Nic,
@@ -355,20 +380,8 @@ mod tests {
     }
 
     impl End {
-        fn new(host: &Host) -> Self {
-            let device = fabric::open("iwarp", host).expect("a device");
-            let config = NicConfig {
-                sizes: SIZES,
-                inline: 64,
-                cqe: SIZES.completions(),
-                slab_connections: 1,
-                listen_at: (&[Ipv4Addr::LOCALHOST.into()], 0),
-                backlog: 1,
-                register_all: |_| Ok(None),
-                caches: false,
-            };
-            let screen: Arc<dyn Screen> = Arc::new(All);
-            let mut nic = Nic::open(&device, &config, &screen).expect("a port");
+        fn new(host: &Host, sizes: QueueSizes) -> Self {
+            let mut nic = nic(host, sizes);
             let queue = MessageQueue::new(&mut nic, 7, 1).expect("room for one connection");
             assert!(
                 MessageQueue::<u64, 2, 64>::new(&mut nic, 8, 1).is_err(),
@@ -443,8 +456,12 @@ mod tests {
     }
 
     fn pair() -> [End; 2] {
+        pair_of(SIZES)
+    }
+
+    fn pair_of(sizes: QueueSizes) -> [End; 2] {
         let host = host::real::host();
-        let [one, other] = [0; 2].map(|_| End::new(&host));
+        let [one, other] = [0; 2].map(|_| End::new(&host, sizes));
         one.nic.cm.connect(one.queue.qp(), other.nic.addr(), &ConnParam::default()).expect("a request");
         let CmEvent::ConnectRequest(request) = other.event(&host) else { panic!("no request") };
         other.nic.cm.accept(request, other.queue.qp(), &ConnParam::default()).expect("an answer");
@@ -489,6 +506,25 @@ mod tests {
             to.poll();
             from.poll();
         }
+    }
+
+    /// Goal: with one slot a channel, each message waits for the grant of the one before, and all arrive.
+    #[test]
+    fn channels_of_one_slot_carry_one_message_after_the_other() {
+        let [mut from, mut to] = pair_of(QueueSizes { slots: 2, ..SIZES });
+        while to.received[0] < 50 {
+            let sent = (from.send(0), from.send(0));
+            assert!(!sent.1, "there is one slot");
+            from.poll();
+            to.poll();
+            to.take(0);
+        }
+    }
+
+    #[test]
+    fn channel_without_a_slot_is_an_error() {
+        let mut nic = nic(&host::real::host(), QueueSizes { slots: 1, ..SIZES });
+        assert!(matches!(MessageQueue::<u64, 2, 64>::new(&mut nic, 7, 1), Err(Error::Invalid(_))));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The memory begins with [`CONTROL_LINES`] cache lines, and the ring follows. In the first word of the first line the receiver
 //! publishes its position, the number of lines that it has released. The second line is for the [`DuplexLine`] that both sides
-//! write, and the third for words of the user.
+//! write, and the third for words of the user. The rings of a connection are in one piece of memory, one after the other.
 //!
 //! A message is a record of whole lines: its header, whose first word is stored last, and its payload. Before that, the sender
 //! stores 0 in the first word after the record. So a receiver that finds a nonzero word finds a whole record. A record is never
@@ -11,6 +11,7 @@
 //! The sender learns of free room by reading the receiver's position, and neither waits for the other to answer. If a sender dies
 //! while it stores a record, the receiver sees nothing of it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use verbs::{Access, Buf, Error, Mr, Pd, Qp, RemoteAddr, Result, Words};
@@ -87,7 +88,7 @@ pub struct Malformed;
 impl From<Malformed> for Error {
     #[cold]
     fn from(Malformed: Malformed) -> Self {
-        Self::Invalid("the peer stored a message that this version does not know".into())
+        Self::Invalid("the peer sent a message that this version does not know".into())
     }
 }
 
@@ -153,7 +154,9 @@ pub struct Record {
 /// The receiving end of a ring: memory of this process's NIC.
 #[derive(Debug)]
 pub struct Inbox {
-    memory: Mr,
+    /// The memory of all rings of the connection.
+    all: Arc<Mr>,
+    memory: Buf,
     words: Words,
     shape: Shape,
     /// The next record. All earlier ones are taken.
@@ -165,29 +168,33 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// A ring of `bytes`, a power of two.
+    /// The `N` rings of a connection, of `bytes` each, a power of two.
     ///
     /// # Errors
     /// As [`verbs::Device::alloc_dm`] and [`Pd::reg_mr`]; [`Error::Unsupported`] for NIC memory that a processor cannot poll.
-    pub fn new(pd: &Pd, bytes: usize) -> Result<Self> {
+    pub fn new<const N: usize>(pd: &Pd, bytes: usize) -> Result<[Self; N]> {
         debug_assert!(bytes.is_power_of_two() && bytes >= LINE);
-        let memory = pd.device().alloc_dm(CONTROL_LINES * LINE + bytes)?;
-        let words = words(&memory)?;
+        let (each, shape) = (CONTROL_LINES * LINE + bytes, Shape { count: lines(bytes) });
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-        let memory = pd.reg_mr(&memory, access)?;
-        let shape = Shape { count: lines(bytes) };
-        Ok(Self { memory, words, shape, next: 0, published: 0, records: 0 })
+        let all = Arc::new(pd.reg_mr(&pd.device().alloc_dm(N * each)?, access)?);
+        let ring = |place: usize| {
+            let memory = all.buf().slice(place * each..(place + 1) * each)?;
+            let words = words(&memory)?;
+            Ok(Self { all: all.clone(), memory, words, shape, next: 0, published: 0, records: 0 })
+        };
+        let rings: Vec<Self> = (0..N).map(ring).collect::<Result<_>>()?;
+        Ok(rings.try_into().expect("N rings were made"))
     }
 
-    /// The memory that the peer needs to map.
+    /// The memory that the peer needs to map: that of all rings of the connection.
     pub fn offer(&self) -> Offer {
-        Offer { at: self.memory.remote(0), len: self.buf().len() as u32 }
+        Offer { at: self.all.remote(0), len: self.all.buf().len() as u32 }
     }
 
     /// The memory that holds the payloads.
     #[inline]
     pub fn buf(&self) -> &Buf {
-        self.memory.buf()
+        &self.memory
     }
 
     /// Records taken, modulo 2^16; the next message of the [`DuplexLine`] has this number.
@@ -342,16 +349,18 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Maps the ring that a peer offers; `None` if that fails, or the ring has no room for records of `longest` bytes.
-    pub fn new(qp: &Qp, offer: Offer, longest: usize) -> Option<Self> {
-        let len = offer.len as usize;
-        let count = lines(len).checked_sub(CONTROL_LINES as u64)?;
-        let is_ring = len.is_multiple_of(LINE) && count.is_power_of_two();
+    /// Maps the `N` rings that a peer offers; `None` if that fails, or a ring has no room for records of `longest` bytes.
+    pub fn new<const N: usize>(qp: &Qp, offer: Offer, longest: usize) -> Option<[Self; N]> {
+        let (len, each) = (offer.len as usize, offer.len as usize / N);
+        let count = lines(each).checked_sub(CONTROL_LINES as u64)?;
+        let is_ring = len.is_multiple_of(N * LINE) && count.is_power_of_two();
         // Up to the length of a record may be lost at the end of the ring, and up to one part may be unpublished.
         if !is_ring || 2 * lines(longest) + 1 + LAST + count / PARTS > count {
             return None;
         }
-        Self::from_memory(qp.map(offer.at, len).ok()?)
+        let all = qp.map(offer.at, len).ok()?;
+        let ring = |place: usize| Self::from_memory(all.slice(place * each..(place + 1) * each).ok()?);
+        (0..N).map(ring).collect::<Option<Vec<Self>>>()?.try_into().ok()
     }
 
     /// The ring in memory of the right length.
@@ -550,7 +559,7 @@ mod tests {
 
     fn boxes() -> (Device, Inbox, Outbox) {
         let device = fabric::open("shm", &host::real::host()).expect("a device");
-        let inbox = Inbox::new(&device.alloc_pd().expect("a domain"), RING).expect("memory");
+        let [inbox] = Inbox::new(&device.alloc_pd().expect("a domain"), RING).expect("memory");
         let outbox = Outbox::from_memory(inbox.buf().clone()).expect("a ring");
         (device, inbox, outbox)
     }

@@ -3,31 +3,27 @@
 //! Either of two processes may connect first, and both may at the same time: [`answer`] decides, so that they end with one connection.
 //!
 //! A request proves that its sender has the key and the identity in the request, and the reply proves the same of the responder.
-//! The crate `auth` defines both messages. [`Attempts`] holds the requests of this process that have no answer yet. [`Admission`]
-//! checks the requests of other processes in the device's thread, before they are queued, and rejects requests without a valid proof.
+//! The crate `auth` defines both messages. [`Wireup`] sends and accepts requests, and interprets the events about them.
+//! [`Admission`] checks the requests of other processes in the device's thread, before they are queued, and rejects requests without
+//! a valid proof.
 
-use std::any::Any;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use auth::{
     Attempt, Challenge, Gate, Identity, Key, Nonce, Nonces, OFFER, Protocol, Proved, REPLY, REQUEST, Refusal,
     Rejected, Seed,
 };
-use verbs::{Screen, ScreenRequest, Verdict};
+use verbs::{CmEvent, ConnParam, ConnectRequest, Error, Result, Screen, ScreenRequest, Verdict};
 
-/// The state of a connection between a process and a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnStage {
-    /// No connection, and no request.
-    None,
-    /// This process sent a connect request.
-    Connecting,
-    /// The peer sent a connect request, and this process accepted it.
-    Accepting,
-    /// Connected now or earlier; a process never connects twice.
-    Connected,
-}
+use crate::endpoint::{ConnStage, Endpoint, User};
+use crate::nic::Nic;
+
+/// Reason of a rejection: both processes connect at the same time, and the other request is used.
+pub const CROSSED: &[u8] = b"crossed";
+/// Reason of a rejection: the process does not admit any yet.
+pub const NOT_YET: &[u8] = b"not yet";
 
 /// The reply to a connect request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,95 +72,15 @@ pub struct ConnectTarget {
     pub challenge: Challenge,
 }
 
-/// The meaning of a rejection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rejection {
-    /// The caller should retry; the next request is proved with another challenge.
-    Again,
-    /// The peer has another key, or changes its challenge too often.
-    Unproved,
-    /// The peer refused for a reason of the user's protocol.
-    Other,
-}
-
-/// The connect requests of a process without an answer yet, by the user's number of the connection.
-#[derive(Debug)]
-pub struct Attempts {
-    protocol: Protocol,
-    nonces: Nonces,
-    pending: BTreeMap<usize, Pending>,
-}
-
-impl Attempts {
-    /// An empty table. Nonces derive from a key that only this process has.
-    pub fn new(protocol: Protocol, nonces: Key) -> Self {
-        Self { protocol, nonces: Nonces::new(nonces), pending: BTreeMap::new() }
-    }
-
-    /// Returns a number that is never used again.
-    pub fn next_nonce(&mut self) -> Nonce {
-        self.nonces.next_nonce()
-    }
-
-    /// The private data of a request, which is proved with the last challenge of the peer, or if there is none yet, with the
-    /// target's.
-    pub fn request(&mut self, number: usize, target: ConnectTarget, offer: [u8; OFFER]) -> [u8; REQUEST] {
-        let ConnectTarget { key, from, to, challenge } = target;
-        let new = || Pending { attempt: None, challenge, challenges: 0 };
-        let pending = self.pending.entry(number).or_insert_with(new);
-        let proofs = (pending.challenge, self.nonces.next_nonce());
-        let attempt = Attempt::new(self.protocol, key, (from, to), proofs, offer);
-        pending.attempt.insert(attempt).request()
-    }
-
-    /// Interprets the private data of a rejection; `None` if there is no request of this number.
-    pub fn rejected(&mut self, number: usize, said: &[u8]) -> Option<Rejection> {
-        let pending = self.pending.get_mut(&number)?;
-        Some(match pending.attempt.as_ref()?.rejected(said) {
-            Rejected::Again(challenge) if pending.challenges < CHALLENGES_MAX => {
-                (pending.challenge, pending.challenges) = (challenge, pending.challenges + 1);
-                Rejection::Again
-            }
-            Rejected::Again(_) | Rejected::OtherKey => Rejection::Unproved,
-            Rejected::Other => Rejection::Other,
-        })
-    }
-
-    /// Returns the offer of a reply; `None` if the reply proves nothing. Removes the request in either case.
-    pub fn check_reply(&mut self, number: usize, said: &[u8]) -> Option<[u8; OFFER]> {
-        self.pending.remove(&number)?.attempt?.check_reply(said)
-    }
-
-    /// Whether a request has no answer yet.
-    pub fn contains(&self, number: usize) -> bool {
-        self.pending.contains_key(&number)
-    }
-
-    /// Removes a request.
-    pub fn forget(&mut self, number: usize) {
-        self.pending.remove(&number);
-    }
-}
-
 /// The processes that may connect to this one, as defined by the user.
 pub trait Peers: Send + Sync + 'static {
     /// The key that an initiator has to prove; `None` if the initiator may not connect.
     fn key_of(&self, from: Identity) -> Option<Key>;
-
-    /// The user's result for a proved request with the private data `said`; `None` rejects it after all.
-    fn admit(&self, proved: Proved, said: &[u8]) -> Option<Box<dyn Any + Send>> {
-        let _ = said;
-        Some(Box::new(proved))
-    }
 }
 
 impl<P: Peers> Peers for Arc<P> {
     fn key_of(&self, from: Identity) -> Option<Key> {
         (**self).key_of(from)
-    }
-
-    fn admit(&self, proved: Proved, said: &[u8]) -> Option<Box<dyn Any + Send>> {
-        (**self).admit(proved, said)
     }
 }
 
@@ -173,15 +89,13 @@ impl<P: Peers> Peers for Arc<P> {
 #[derive(Debug)]
 pub struct Admission<P> {
     protocol: Protocol,
-    /// The private data of rejections until it is open.
-    closed: &'static [u8],
     open: OnceLock<(Gate, P)>,
 }
 
 impl<P: Peers> Admission<P> {
-    /// A closed admission: it rejects all requests with these bytes.
-    pub const fn new(protocol: Protocol, closed: &'static [u8]) -> Self {
-        Self { protocol, closed, open: OnceLock::new() }
+    /// A closed admission: it rejects all requests with [`NOT_YET`].
+    pub const fn new(protocol: Protocol) -> Self {
+        Self { protocol, open: OnceLock::new() }
     }
 
     /// Opens it. Only the first call has an effect.
@@ -189,16 +103,15 @@ impl<P: Peers> Admission<P> {
         self.open.get_or_init(|| (Gate::new(self.protocol, me, seed), peers));
     }
 
-    /// Checks the private data of a request; returns what the user [admits](Peers::admit).
+    /// Checks the private data of a request; returns what it proves.
     ///
     /// # Errors
     /// The private data of the rejection.
-    pub fn check(&self, said: &[u8]) -> Result<Box<dyn Any + Send>, Vec<u8>> {
-        let (gate, peers) = self.open.get().ok_or_else(|| self.closed.to_vec())?;
+    pub fn check(&self, said: &[u8]) -> Result<Proved, Vec<u8>> {
+        let (gate, peers) = self.open.get().ok_or_else(|| NOT_YET.to_vec())?;
         let refused = |refusal: Refusal| refusal.bytes(self.protocol).to_vec();
         let checked = gate.check(said, |from| peers.key_of(from));
-        let proved = checked.map_err(|refusal| refusal.map_or_else(Vec::new, refused))?;
-        peers.admit(proved, said).ok_or_else(Vec::new)
+        checked.map_err(|refusal| refusal.map_or_else(Vec::new, refused))
     }
 
     /// The reply to a request that passed, as by [`Gate::accept`].
@@ -212,9 +125,176 @@ impl<P: Peers> Admission<P> {
     }
 }
 
+/// A request that passes is taken with what it proves: [`Proved`].
 impl<P: Peers> Screen for Admission<P> {
     fn screen(&self, request: &ScreenRequest<'_>) -> Verdict {
-        self.check(request.private_data).map_or_else(Verdict::Reject, Verdict::Pass)
+        let checked = self.check(request.private_data);
+        checked.map_or_else(Verdict::Reject, |proved| Verdict::Pass(Box::new(proved)))
+    }
+}
+
+/// What an event of the connection manager says about a connection.
+#[derive(Debug)]
+pub enum ConnEvent {
+    /// It is established; the private data of the reply.
+    Established(Vec<u8>),
+    /// The peer has rejected the request; the private data of the rejection.
+    Rejected(Vec<u8>),
+    /// It has failed, or has ended; why.
+    Ended(String),
+}
+
+impl ConnEvent {
+    /// The number of the queue pair, and what the event says.
+    ///
+    /// # Errors
+    /// A connect request, which is about no connection yet.
+    pub fn of(event: CmEvent) -> Result<(u32, Self), Box<ConnectRequest>> {
+        match event {
+            CmEvent::ConnectRequest(request) => Err(Box::new(request)),
+            CmEvent::Established { qp_num, private_data, .. } => {
+                Ok((qp_num, Self::Established(private_data)))
+            }
+            CmEvent::Rejected { qp_num, private_data } => Ok((qp_num, Self::Rejected(private_data))),
+            CmEvent::ConnectFailed { qp_num, why } => Ok((qp_num, Self::Ended(why.to_string()))),
+            CmEvent::Disconnected { qp_num } => {
+                Ok((qp_num, Self::Ended("it has ended, or has disconnected".to_owned())))
+            }
+        }
+    }
+}
+
+/// What has become of a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is established, and the peer has proved its identity.
+    Established,
+    /// The caller should send the request again. Retrying until the peer's own request arrives costs little, and detects that a peer
+    /// has ended meanwhile.
+    Again,
+    /// The peer has another key, or changes its challenge too often.
+    Unproved,
+    /// The peer refused for a reason of the user's protocol, which is in this private data.
+    Refused(Vec<u8>),
+    /// It has failed, or has ended; why.
+    Ended(String),
+}
+
+/// How a process connects to others, and accepts their requests. Connections have the user's numbers.
+#[derive(Debug)]
+pub struct Wireup<P> {
+    protocol: Protocol,
+    nonces: Nonces,
+    /// The requests of this process without an answer yet.
+    pending: BTreeMap<usize, Pending>,
+    admission: Arc<Admission<P>>,
+}
+
+impl<P: Peers> Wireup<P> {
+    /// Without connections, and with a closed admission. Nonces derive from a key that only this process has.
+    pub fn new(protocol: Protocol, nonces: Key) -> Self {
+        let admission = Arc::new(Admission::new(protocol));
+        Self { protocol, nonces: Nonces::new(nonces), pending: BTreeMap::new(), admission }
+    }
+
+    /// The check of incoming requests, for the listeners of devices.
+    pub fn admission(&self) -> &Arc<Admission<P>> {
+        &self.admission
+    }
+
+    /// Returns a number that is never used again.
+    pub fn next_nonce(&mut self) -> Nonce {
+        self.nonces.next_nonce()
+    }
+
+    /// Sends the connect request of an endpoint to a listener, with these parameters and a proof. It is proved with the last challenge
+    /// of the peer, or if there is none yet, with the target's.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn connect<U: User, const CHANNELS: usize, const INLINE: usize>(
+        &mut self,
+        nic: &Nic,
+        (number, endpoint): (usize, &Endpoint<U, CHANNELS, INLINE>),
+        (address, target): (SocketAddr, ConnectTarget),
+        param: ConnParam,
+    ) -> Result<()> {
+        let said = self.request(number, target, endpoint.offer());
+        nic.cm.connect(endpoint.qp(), address, &ConnParam { private_data: said.to_vec(), ..param })
+    }
+
+    /// Accepts a request with a new endpoint.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a request that was accepted before, and those of the device.
+    pub fn accept<U: User, const CHANNELS: usize, const INLINE: usize>(
+        &self,
+        nic: &Nic,
+        (request, proved): (ConnectRequest, &Proved),
+        endpoint: &mut Endpoint<U, CHANNELS, INLINE>,
+    ) -> Result<()> {
+        endpoint.set_offer(proved.offer());
+        let replayed = || Error::Invalid("its connect request was sent twice".into());
+        let reply = self.admission.accept(proved, endpoint.offer()).ok_or_else(replayed)?;
+        nic.cm.accept(request, endpoint.qp(), &ConnParam::with_private_data(reply))
+    }
+
+    /// Interprets an event of a connection.
+    pub fn outcome<U: User, const CHANNELS: usize, const INLINE: usize>(
+        &mut self,
+        number: usize,
+        endpoint: &mut Endpoint<U, CHANNELS, INLINE>,
+        event: ConnEvent,
+    ) -> Outcome {
+        match event {
+            // The peer's request was checked.
+            ConnEvent::Established(_) if endpoint.stage() == ConnStage::Accepting => Outcome::Established,
+            ConnEvent::Established(said) => match self.check_reply(number, &said) {
+                Some(offer) => {
+                    endpoint.set_offer(&offer);
+                    Outcome::Established
+                }
+                None => Outcome::Unproved,
+            },
+            ConnEvent::Rejected(said) => self.rejected(number, said),
+            ConnEvent::Ended(why) => Outcome::Ended(why),
+        }
+    }
+
+    /// Drops the state of a connection's request.
+    pub fn forget(&mut self, number: usize) {
+        self.pending.remove(&number);
+    }
+
+    /// The private data of a request.
+    fn request(&mut self, number: usize, target: ConnectTarget, offer: [u8; OFFER]) -> [u8; REQUEST] {
+        let ConnectTarget { key, from, to, challenge } = target;
+        let new = || Pending { attempt: None, challenge, challenges: 0 };
+        let pending = self.pending.entry(number).or_insert_with(new);
+        let proofs = (pending.challenge, self.nonces.next_nonce());
+        let attempt = Attempt::new(self.protocol, key, (from, to), proofs, offer);
+        pending.attempt.insert(attempt).request()
+    }
+
+    /// Interprets the private data of a rejection.
+    fn rejected(&mut self, number: usize, said: Vec<u8>) -> Outcome {
+        let Some(pending) = self.pending.get_mut(&number) else { return Outcome::Refused(said) };
+        if said.starts_with(CROSSED) || said.starts_with(NOT_YET) {
+            return Outcome::Again;
+        }
+        match pending.attempt.as_ref().map(|attempt| attempt.rejected(&said)) {
+            Some(Rejected::Again(challenge)) if pending.challenges < CHALLENGES_MAX => {
+                (pending.challenge, pending.challenges) = (challenge, pending.challenges + 1);
+                Outcome::Again
+            }
+            Some(Rejected::Again(_) | Rejected::OtherKey) => Outcome::Unproved,
+            Some(Rejected::Other) | None => Outcome::Refused(said),
+        }
+    }
+
+    /// Returns the offer of a reply; `None` if the reply proves nothing. Removes the request in either case.
+    fn check_reply(&mut self, number: usize, said: &[u8]) -> Option<[u8; OFFER]> {
+        self.pending.remove(&number)?.attempt?.check_reply(said)
     }
 }
 
@@ -246,68 +326,65 @@ mod tests {
     }
 
     fn admission() -> Admission<Friends> {
-        let admission = Admission::new(PROTOCOL, b"closed");
+        let admission = Admission::new(PROTOCOL);
         admission.open(ME, seed(), Friends(1));
         admission
     }
 
-    fn attempts() -> Attempts {
-        Attempts::new(PROTOCOL, key(50))
+    fn wireup() -> Wireup<Friends> {
+        Wireup::new(PROTOCOL, key(50))
     }
 
-    fn request(attempts: &mut Attempts, byte: u8, challenge: Challenge) -> [u8; REQUEST] {
-        attempts.request(3, ConnectTarget { key: key(byte), from: PEER, to: ME, challenge }, OFFERED)
-    }
-
-    fn proved(admitted: Box<dyn Any + Send>) -> Proved {
-        *admitted.downcast().expect("what `admit` returns")
+    fn request(wireup: &mut Wireup<Friends>, byte: u8, challenge: Challenge) -> [u8; REQUEST] {
+        wireup.request(3, ConnectTarget { key: key(byte), from: PEER, to: ME, challenge }, OFFERED)
     }
 
     #[test]
     fn request_with_the_seed_of_the_peer_is_accepted_at_once_and_only_once() {
-        let (admission, mut attempts) = (admission(), attempts());
-        let said = request(&mut attempts, 1, seed().challenge(PROTOCOL, PEER, 0));
-        let [first, again] = [0; 2].map(|_| proved(admission.check(&said).expect("proved")));
+        let (admission, mut wireup) = (admission(), wireup());
+        let said = request(&mut wireup, 1, seed().challenge(PROTOCOL, PEER, 0));
+        let [first, again] = [0; 2].map(|_| admission.check(&said).expect("proved"));
         assert_eq!((first.from(), first.offer()), (PEER, &OFFERED));
         let reply = admission.accept(&first, [8; OFFER]).expect("the first answer");
         assert_eq!(admission.accept(&again, [8; OFFER]), None, "a replay");
-        assert!(attempts.contains(3));
-        assert_eq!(attempts.check_reply(3, &reply), Some([8; OFFER]));
-        assert_eq!((attempts.contains(3), attempts.check_reply(3, &reply)), (false, None));
+        assert!(wireup.pending.contains_key(&3));
+        assert_eq!(wireup.check_reply(3, &reply), Some([8; OFFER]));
+        assert_eq!((wireup.pending.len(), wireup.check_reply(3, &reply)), (0, None));
     }
 
     #[test]
     fn request_with_an_unknown_challenge_is_accepted_the_second_time() {
-        let (admission, mut attempts) = (admission(), attempts());
+        let (admission, mut wireup) = (admission(), wireup());
         let refusal =
-            admission.check(&request(&mut attempts, 1, Challenge::UNKNOWN)).expect_err("no challenge");
-        assert_eq!(attempts.rejected(3, &refusal), Some(Rejection::Again));
-        assert!(admission.check(&request(&mut attempts, 1, Challenge::UNKNOWN)).is_ok());
+            admission.check(&request(&mut wireup, 1, Challenge::UNKNOWN)).expect_err("no challenge");
+        assert_eq!(wireup.rejected(3, refusal), Outcome::Again);
+        assert!(admission.check(&request(&mut wireup, 1, Challenge::UNKNOWN)).is_ok());
         assert_eq!(admission.refused(), 1);
     }
 
     #[test]
     fn request_with_another_key_or_to_a_closed_admission_is_rejected() {
-        let (closed, mut attempts) = (Admission::<Friends>::new(PROTOCOL, b"closed"), attempts());
-        let said = request(&mut attempts, 2, seed().challenge(PROTOCOL, PEER, 0));
-        assert_eq!(closed.check(&said).expect_err("closed"), b"closed");
-        assert_eq!(attempts.rejected(3, b"closed"), Some(Rejection::Other));
+        let (closed, mut wireup) = (Admission::<Friends>::new(PROTOCOL), wireup());
+        let said = request(&mut wireup, 2, seed().challenge(PROTOCOL, PEER, 0));
+        assert_eq!(closed.check(&said).expect_err("closed"), NOT_YET);
+        assert_eq!(wireup.rejected(3, NOT_YET.to_vec()), Outcome::Again);
+        assert_eq!(wireup.rejected(3, b"full".to_vec()), Outcome::Refused(b"full".to_vec()));
         let refusal = admission().check(&said).expect_err("another key");
-        assert_eq!(attempts.rejected(3, &refusal), Some(Rejection::Unproved));
-        attempts.forget(3);
-        assert_eq!(attempts.rejected(3, &refusal), None);
+        assert_eq!(wireup.rejected(3, refusal.clone()), Outcome::Unproved);
+        wireup.forget(3);
+        assert_eq!(wireup.rejected(3, refusal.clone()), Outcome::Refused(refusal));
     }
 
     #[test]
     fn peer_that_changes_its_challenge_too_often_is_given_up() {
-        let mut attempts = attempts();
+        let mut wireup = wireup();
         let again = (1..=CHALLENGES_MAX + 1).map(|count| {
-            request(&mut attempts, 1, Challenge::UNKNOWN);
-            attempts.rejected(3, &Refusal(seed().challenge(PROTOCOL, PEER, count)).bytes(PROTOCOL))
+            request(&mut wireup, 1, Challenge::UNKNOWN);
+            wireup.rejected(3, Refusal(seed().challenge(PROTOCOL, PEER, count)).bytes(PROTOCOL).to_vec())
         });
         let again: Vec<_> = again.collect();
-        assert_eq!(again.iter().filter(|one| **one == Some(Rejection::Again)).count() as u32, CHALLENGES_MAX);
-        assert_eq!(again.last(), Some(&Some(Rejection::Unproved)));
+        assert_eq!(again.iter().filter(|one| **one == Outcome::Again).count() as u32, CHALLENGES_MAX);
+        assert_eq!(again.last(), Some(&Outcome::Unproved));
     }
 
     /// Goal: however requests cross, two processes end with one connection, the same at both. Method: all orders in which requests

@@ -27,21 +27,20 @@ use host::{SlotKey, Step};
 use verbs::{SendOp, Sge};
 
 use crate::error::{Error, Result};
-use crate::p2p::matching::Envelope;
-use crate::p2p::operation::{
-    ArrivedData, MatchReport, OpState, Operation, RdmaAccess, RdmaBuffer, RtsInfo, SourceRanks,
-    UnexpectedBody,
-};
-use crate::p2p::shm_copy::SharedMessage;
-use crate::p2p::wire::Message;
-use crate::peers::connection::Received;
-use crate::peers::transport::{Event, MessagePlace};
+use crate::memory::Piece;
+use crate::p2p::matching::{MatchCriteria, TagCriteria};
+use crate::p2p::operation::{OpState, Operation, RdmaAccess, RdmaBuffer, SourceRanks, UnexpectedBody};
+use crate::peers::connection::Taken;
+use crate::peers::transport::Event;
 use crate::status::Status;
 use crate::tool::{Gauge, ToolEvent};
 
 pub(crate) use receive::{MatchedMessage, StoredReceive};
 pub use send::Mode;
 pub(crate) use state::{Engine, Started, Task};
+
+/// After this many receives by the fast path, the next one makes progress first.
+const FAST_RECEIVES_MAX: u32 = 256;
 
 impl Engine {
     /// The current value of a gauge.
@@ -76,6 +75,42 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Receives a message from a process without posting a receive, if no message or receive waits in its context and the next
+    /// message that the process has stored matches; polls `polls` times. Returns its tag and its length; if `None`, nothing has
+    /// happened.
+    #[inline]
+    pub(crate) fn try_receive(
+        &mut self,
+        from: u32,
+        wanted: &TagCriteria,
+        into: Piece,
+        polls: u32,
+    ) -> Option<(i32, usize)> {
+        let stored = self.transport.stored_by(from);
+        if (stored.is_none() && self.portals.is_none()) || !self.matching.is_idle(wanted.context) {
+            return None;
+        }
+        self.fast_receives = self.fast_receives.wrapping_add(1);
+        if self.fast_receives.is_multiple_of(FAST_RECEIVES_MAX) {
+            // A program that never has to wait must still make progress on other operations.
+            self.progress(true);
+            return None;
+        }
+        if let Some(portals) = self.portals(wanted.context) {
+            let wanted = MatchCriteria { context: wanted.context, source: Some(from), tag: wanted.tag };
+            return portals.try_receive(&wanted, into, polls);
+        }
+        let number = stored?;
+        for _ in 0..polls {
+            match self.transport.take_piece(number, wanted, into) {
+                Taken::Nothing => {}
+                Taken::Message { tag, len } => return Some((tag, len)),
+                Taken::Unknown => return None,
+            }
+        }
+        None
     }
 
     /// Makes all possible progress; with `brief` only the likely part, and everything once in a while.
@@ -119,61 +154,6 @@ impl Engine {
             let Some(number) = self.transport.next_stored_to() else { return };
             self.receive_all_stored(number);
             self.transport.pump_stored(number);
-        }
-    }
-
-    fn handle_message(&mut self, from: u32, what: &Received, place: MessagePlace) {
-        match what.message {
-            Message::Eager { match_key, answer } => {
-                let envelope = Envelope { source: from, match_key };
-                let (buf, range) = self.transport.payload(what, place);
-                let data = ArrivedData::Slot(buf, range.start, range.len());
-                self.host.charge_copy(range.len() as u64);
-                let answer = answer.map(MatchReport::Peer);
-                if let Some(key) = self.matching.match_arrival(&envelope) {
-                    let operation = self.operations.get_mut(key);
-                    let status = operation.and_then(|operation| operation.store(&envelope, data));
-                    status.into_iter().for_each(|status| self.complete(key, status));
-                    self.report_match(from, answer);
-                } else if let Ok(bytes) = data.to_vec() {
-                    self.add_unexpected(envelope, UnexpectedBody::Data { bytes, answer });
-                }
-            }
-            Message::Rts { match_key, id, at, frag_bytes, put } => {
-                let (envelope, rts) =
-                    (Envelope { source: from, match_key }, RtsInfo { id, at, frag_bytes, put });
-                if frag_bytes > 0 {
-                    self.fragments.announce(from, id, frag_bytes);
-                }
-                match self.matching.match_arrival(&envelope) {
-                    Some(key) => self.start_long_receive(key, envelope, rts),
-                    None => self.add_unexpected(envelope, UnexpectedBody::Rts(rts)),
-                }
-                if what.len > 0 {
-                    self.handle_fragment(from, id, what, place);
-                }
-            }
-            Message::Frag { id } => self.handle_fragment(from, id, what, place),
-            Message::Cts { id, at, place } => self.handle_cts(from, SlotKey::from_number(id), at, place),
-            Message::Fin { id, ok } => {
-                let key = SlotKey::from_number(id);
-                if self.accepts_answer_of(key, from) {
-                    self.count_long(key, from, None);
-                    let failed = || Status::failed(Error::lost(from, "it could not read the message"));
-                    self.complete(key, if ok { Status::empty() } else { failed() });
-                }
-            }
-            Message::CancelReq { id } => self.handle_cancel_req(from, id),
-            Message::CancelRsp { id } => self.handle_cancel_rsp(from, SlotKey::from_number(id)),
-            Message::ShmCts { id, key, at, word, sequence } => {
-                let share = SharedMessage { word, sequence, length: at.length };
-                self.start_sender_copy(from, SlotKey::from_number(id), key, share, at);
-            }
-            Message::ShmFin { key, pieces } => self.handle_shm_fin(from, SlotKey::from_number(key), pieces),
-            Message::CollCheck { match_key, called } => self.handle_coll_check(from, match_key, called),
-            Message::CollMismatch { match_key, called } => self.handle_coll_mismatch(from, match_key, called),
-            // The transport handles these.
-            Message::Credit | Message::Leave => {}
         }
     }
 

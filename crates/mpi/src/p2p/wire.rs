@@ -354,6 +354,48 @@ impl Header for Message {
     }
 }
 
+impl transport::Message for Message {
+    const CREDIT: Self = Self::Credit;
+    const LINE_PAYLOAD: usize = LINE_PAYLOAD;
+
+    #[inline]
+    fn channel(&self) -> usize {
+        0
+    }
+
+    fn channel_of(first: u8) -> Option<usize> {
+        (first != CREDIT).then_some(0)
+    }
+
+    #[inline]
+    fn header_max(&self) -> usize {
+        self.head_len()
+    }
+
+    /// Messages with payload that need no answer.
+    #[inline]
+    fn fits_line(&self, payload: usize) -> bool {
+        matches!(self, Self::Eager { answer: None, .. }) && payload <= LINE_MAX
+    }
+
+    #[inline]
+    fn encode_line(&self, payload: &impl transport::Payload, records: u16) -> Option<LineMessage> {
+        let Self::Eager { match_key, .. } = self else { return None };
+        let mut bytes = [0; LINE_MAX];
+        payload.load(&mut bytes[..payload.len()]);
+        let word = |part: Option<&[u8; 8]>| part.map_or(0, |part| u64::from_ne_bytes(*part));
+        let words = [word(bytes.first_chunk()), word(bytes.last_chunk())];
+        Some(line_message(*match_key, words, payload.len(), records))
+    }
+
+    #[inline]
+    fn decode_line(&mut self, line: &LineMessage) -> Option<usize> {
+        let (match_key, len) = parse_line(line)?;
+        *self = Self::Eager { match_key, answer: None };
+        Some(len)
+    }
+}
+
 /// Bytes of the longest payload that a line carries.
 pub(crate) const LINE_MAX: usize = 16;
 /// The first word of a line's message that holds payload.
@@ -391,12 +433,8 @@ fn u64_at(bytes: &[u8; HEAD_MAX], at: usize) -> u64 {
     u64::from_le_bytes(part(bytes, at))
 }
 
-/// Reason of a rejection: both processes connect at the same time, and the other attempt is used.
-pub(crate) const CROSSED: &[u8] = b"crossed";
 /// Reason of a rejection: a connection exists already, or the process is not known.
 pub(crate) const STRANGER: &[u8] = b"stranger";
-/// Reason of a rejection: the process has just started and does not have the job's key yet. The peer retries.
-pub(crate) const NOT_YET: &[u8] = b"not yet";
 /// Reason of a rejection: the process leaves the job and accepts no more connections.
 pub(crate) const LEFT: &[u8] = b"left";
 

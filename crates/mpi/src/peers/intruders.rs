@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use auth::{Attempt, Challenge, Key, OFFER, REQUEST, Refusal};
 use host::world::{self, World};
 use host::{Host, Span};
-use transport::Offer;
+use transport::{NOT_YET, Offer};
 use verbs::{Cm, CmEvent, ConnParam, Cq, Device, Listener, Qp, QpInit, RemoteAddr};
 
 use crate::bootstrap::{Bootstrap as _, LocalKvs};
@@ -15,7 +15,7 @@ use crate::dpm::remote_jobs::Identity;
 use crate::error::Class;
 use crate::memory::Buffer;
 use crate::p2p::calls::PeerTag;
-use crate::p2p::wire::{MatchKey, Message, NOT_YET};
+use crate::p2p::wire::{MatchKey, Message};
 use crate::peers::address::Address;
 use crate::peers::connection::Payload;
 use crate::peers::nic::Port;

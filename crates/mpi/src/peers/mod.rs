@@ -3,7 +3,6 @@
 //! | file | purpose |
 //! |---|---|
 //! | `transport` | ordered messages and RDMA between this process and each other one |
-//! | `links` | connections by their numbers |
 //! | `connection` | a queue pair with its flow control |
 //! | `nic` | a device and the resources that its connections share |
 //! | `address` | the address that each process publishes |
@@ -13,7 +12,6 @@ pub(crate) mod address;
 pub(crate) mod connection;
 #[cfg(test)]
 pub(crate) mod intruders;
-pub(crate) mod links;
 pub(crate) mod nic;
 pub(crate) mod transport;
 pub(crate) mod trust;

@@ -290,6 +290,7 @@ impl Nic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peers::trust::{ConnectAdmission, PROTOCOL};
 
     #[test]
     fn memory_of_a_rank_is_bounded() {
@@ -319,8 +320,8 @@ mod tests {
         let device = fabric::open("iwarp", &host::real::host()).expect("a device");
         let port = Port { device, address: [0, 0, 0, 0].into(), fabric: "iwarp".into() };
         let told = ["127.0.0.2", "127.0.0.3", "::1"].map(|text| text.parse().expect("an address"));
-        let nic = Nic::open(&port, &told, (2, 0), false, crate::peers::trust::admission())
-            .expect("a device that listens");
+        let admission = Arc::new(ConnectAdmission::new(PROTOCOL));
+        let nic = Nic::open(&port, &told, (2, 0), false, admission).expect("a device that listens");
         assert!(nic.addr().ip().is_unspecified() && nic.addr().port() != 0);
         let is_heard = |address: &str| std::net::TcpStream::connect((address, nic.addr().port())).is_ok();
         assert_eq!(

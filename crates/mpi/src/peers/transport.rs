@@ -10,7 +10,8 @@ use auth::{Key as Secret, Nonce, Proved, Seed};
 use host::{Host, SlotKey, Span};
 use pmi::profile::Traffic;
 use transport::{
-    Answer, Attempts, ConnStage, ConnectTarget, Offer, Registration, Rejection, answer, of_completion,
+    Answer, CROSSED, ConnEvent, ConnStage, ConnectTarget, Held, Links, Outcome, Registration, Wireup, answer,
+    of_completion,
 };
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
@@ -21,12 +22,11 @@ use crate::memory::Piece;
 use crate::p2p::matching::TagCriteria;
 use crate::p2p::proto::{Conditions, EndpointTraits, Proto, ProtocolLimits, Protocols, ShortPath};
 use crate::p2p::shm_copy::{Copying, SharedMessage};
-use crate::p2p::wire::{CROSSED, LEFT, MatchKey, Message, NOT_YET, RemoteMemory, STRANGER};
+use crate::p2p::wire::{LEFT, MatchKey, Message, RemoteMemory, STRANGER};
 use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
-use crate::peers::connection::{Connection, Copied, MessageMemory, Next, Payload, Received, Short, Taken};
-use crate::peers::links::Links;
+use crate::peers::connection::{Connection, Copied, Next, Payload, Received, Short, Taken};
 use crate::peers::nic::{Nic, Port};
-use crate::peers::trust::{self, ConnectAdmission, JobSecret, Keyring, Members, PROTOCOL};
+use crate::peers::trust::{ConnectAdmission, JobSecret, Keyring, Members, PROTOCOL};
 
 /// How long a process may take to answer a connect request: it does so when it next calls MPI, which may take it hours. If it has
 /// ended, the device reports that.
@@ -75,23 +75,16 @@ pub(crate) enum Event {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessagePlace {
     connection: usize,
-    held: MessageMemory,
-}
-
-/// A request that waits for a connection, for credits, or for room.
-#[derive(Debug)]
-enum QueuedRequest {
-    Send { message: Message, payload: Payload<'static>, sent_key: Option<SlotKey> },
-    Access { op: SendOp, piece: Sge, key: SlotKey },
+    held: Held,
 }
 
 /// The state of the connection to a peer.
 #[derive(Debug)]
 enum PeerState {
+    /// No connection.
     None,
-    Connecting(usize),
-    Accepting(usize),
-    Open(usize),
+    /// The number of the connection, or of the attempt to create one.
+    Linked(usize),
     Gone(Gone),
 }
 
@@ -107,11 +100,15 @@ struct Gone {
 struct Peer {
     process: u32,
     state: PeerState,
-    queue: VecDeque<QueuedRequest>,
 }
 
-/// Completions per poll of a completion queue.
-const BATCH: usize = 16;
+impl Peer {
+    /// The number of the connection to it, or of the attempt to create one.
+    fn number(&self) -> Option<usize> {
+        if let PeerState::Linked(number) = self.state { Some(number) } else { None }
+    }
+}
+
 /// The most stored messages that are taken from one peer before others get their turn.
 pub(crate) const STORED_MAX: u32 = 256;
 /// Of this many brief polls, one also polls the queues of devices whose messages arrive without completions.
@@ -166,22 +163,16 @@ pub(crate) struct Transport {
     nics: Vec<Nic>,
     indices: PeerIndices,
     peers: Vec<Peer>,
-    connections: Links,
+    connections: Links<Connection>,
     /// Connections that have ended, and whether their peers may still store in their memory. They are dropped when no event refers
     /// to their slots.
     ended: Vec<(usize, bool)>,
-    /// Connections that have not ended though the peers have left: the peer's device may still wait for an acknowledgement.
-    left: Vec<usize>,
-    /// Attempts that lost against the peer's own attempt, until they are answered.
-    given_up: Vec<usize>,
     /// The peer of each connection, in the order of creation, and whether this process sent the request.
     begun: Vec<(u32, bool)>,
     /// The traffic of connections that have ended.
     past: Vec<(u32, Traffic)>,
-    /// Connect requests of this process without an answer yet, by the place of the connection.
-    attempts: Attempts,
-    /// Checks incoming connect requests; shared with the devices.
-    admission: Arc<ConnectAdmission>,
+    /// Connect requests of this process, by the place of the connection, and the check of incoming ones.
+    wireup: Wireup<Arc<Members>>,
     members: Arc<Members>,
     /// Connections whose peers may store messages in this process's memory.
     stored_to: Vec<usize>,
@@ -204,7 +195,7 @@ pub(crate) struct Transport {
 
 impl std::fmt::Debug for Transport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Transport(process {}, {} connections)", self.rank, self.connections.len())
+        write!(f, "Transport(process {}, {} connections)", self.rank, self.connections.values().count())
     }
 }
 
@@ -222,10 +213,11 @@ impl Transport {
     ) -> Result<Self> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         let sizes = (size, bootstrap.remote_procs_max());
-        let (admission, own) = (trust::admission(), bootstrap.random_key()?);
+        let own = bootstrap.random_key()?;
+        let wireup = Wireup::new(PROTOCOL, own.derive("nonces", &[]));
         let seed = Seed::from_key(own.derive("seed", &[]));
         let published = &addresses[..addresses.len().min(ADDRESSES_MAX)];
-        let open = |port| Nic::open(port, published, sizes, fast_path, admission.clone());
+        let open = |port| Nic::open(port, published, sizes, fast_path, wireup.admission().clone());
         let nics: Vec<Nic> = ports.iter().map(open).collect::<Result<_>>()?;
         let listens = nics.iter().zip(ports).map(|(nic, port)| (nic.addr(), port.fabric.clone()));
         let ports = listens.collect();
@@ -240,7 +232,7 @@ impl Transport {
         let secret = JobSecret::parse(&bootstrap.get("mpi-job")?)?;
         let me = Identity { job: secret.job, rank };
         let members = Arc::new(Members::new(me, size, Keyring::new(secret)));
-        admission.open(auth::Identity(me.bytes()), seed, members.clone());
+        wireup.admission().open(auth::Identity(me.bytes()), seed, members.clone());
         Ok(Self {
             host: host.clone(),
             rank,
@@ -251,12 +243,9 @@ impl Transport {
             peers: Vec::new(),
             connections: Links::default(),
             ended: Vec::new(),
-            left: Vec::new(),
-            given_up: Vec::new(),
             begun: Vec::new(),
             past: Vec::new(),
-            attempts: Attempts::new(PROTOCOL, own.derive("nonces", &[])),
-            admission,
+            wireup,
             members,
             stored_to: Vec::new(),
             turn: 0,
@@ -311,11 +300,9 @@ impl Transport {
     /// Notifies a process that may sleep, after stores in memory that it polls.
     #[inline]
     pub(crate) fn ring(&mut self, process: u32) {
-        let at = self.indices.get(process);
-        if let Some(Peer { state: PeerState::Open(number), .. }) = self.peers.get(at)
-            && let Err(error) = self.connections[*number].qp().notify()
-        {
-            self.lose(at, error.into());
+        if let Some(number) = self.open_number(process) {
+            let notified = self.connections[number].endpoint.qp().notify();
+            self.or_lose(number, notified);
         }
     }
 
@@ -326,7 +313,7 @@ impl Transport {
 
     /// The check of incoming connect requests.
     pub(crate) fn admission(&self) -> &ConnectAdmission {
-        &self.admission
+        self.wireup.admission()
     }
 
     /// The processes that may connect to this one, and the keys that it shares with them.
@@ -336,7 +323,7 @@ impl Transport {
 
     /// Returns a number that is never used again.
     pub(crate) fn next_nonce(&mut self) -> Nonce {
-        self.attempts.next_nonce()
+        self.wireup.next_nonce()
     }
 
     /// The key that this process shares with another one.
@@ -367,7 +354,7 @@ impl Transport {
 
     /// The memory and the range of a message's payload.
     pub(crate) fn payload(&self, what: &Received, place: MessagePlace) -> (&Buf, Range<usize>) {
-        (self.connections[place.connection].memory(place.held), what.at..what.at + what.len)
+        (self.connections[place.connection].endpoint.memory(0, place.held), what.at..what.at + what.len)
     }
 
     /// The protocol of a message of `len` bytes to a process.
@@ -375,43 +362,44 @@ impl Transport {
     /// # Errors
     /// No device reaches the process.
     #[inline]
-    pub(crate) fn protocol(&mut self, to: u32, len: u64, has: Conditions) -> Result<Proto> {
-        if let Some(connection) = self.open_to(to) {
-            return Ok(connection.protocols.select(len, has));
-        }
-        Ok(self.protocols_before(to)?.select(len, has))
+    pub(crate) fn protocol(&self, to: u32, len: u64, has: Conditions) -> Result<Proto> {
+        self.protocols_to(to, |protocols| protocols.select(len, has))
     }
 
     /// The most payload bytes of an eager message to a process.
-    pub(crate) fn payload_max(&mut self, to: u32) -> Result<usize> {
-        if let Some(connection) = self.open_to(to) {
-            return Ok(connection.protocols.eager_max() as usize);
-        }
-        Ok(self.protocols_before(to)?.eager_max() as usize)
+    pub(crate) fn payload_max(&self, to: u32) -> Result<usize> {
+        self.protocols_to(to, |protocols| protocols.eager_max() as usize)
     }
 
     /// Bytes of a fragment of a message to a process.
-    pub(crate) fn fragment_to(&mut self, to: u32) -> Result<usize> {
-        if let Some(connection) = self.open_to(to) {
-            return Ok(connection.protocols.fragment());
+    pub(crate) fn fragment_to(&self, to: u32) -> Result<usize> {
+        self.protocols_to(to, Protocols::fragment)
+    }
+
+    /// Reads the table of protocols to a process.
+    #[inline]
+    fn protocols_to<T>(&self, to: u32, read: impl FnOnce(&Protocols) -> T) -> Result<T> {
+        let number = self.peers.get(self.indices.get(to)).and_then(Peer::number);
+        match number.map(|number| &self.connections[number]) {
+            Some(connection) if connection.is_connected() => Ok(read(&connection.protocols)),
+            Some(connection) => Ok(read(&self.protocols_before(to, connection.port))),
+            None => Ok(read(&self.protocols_before(to, self.route_to(to)?.port))),
         }
-        Ok(self.protocols_before(to)?.fragment())
     }
 
     /// The protocols to a process that is not connected: short messages are sent to its slots, since it has offered no other memory
     /// yet.
     #[cold]
-    fn protocols_before(&mut self, to: u32) -> Result<Protocols> {
-        let port = self.port_of(to)?;
+    fn protocols_before(&self, to: u32, port: usize) -> Protocols {
         let nic = &self.nics[port];
         let (short, room, zcopy) = (ShortPath::Sent, nic.slot_payload_to(to), nic.zcopy());
-        Ok(Protocols::new(EndpointTraits { short, room, zcopy, both: false }, &self.chosen))
+        Protocols::new(EndpointTraits { short, room, zcopy, both: false }, &self.chosen)
     }
 
     /// Sets size limits of protocols, for existing and future connections.
     pub(crate) fn choose(&mut self, chosen: ProtocolLimits) {
         self.chosen = chosen;
-        for connection in self.connections.iter_mut() {
+        for connection in self.connections.values_mut() {
             connection.choose(self.nics[connection.port].reaches_both_ways(), &chosen);
         }
     }
@@ -494,21 +482,13 @@ impl Transport {
     /// Sends an eager message, if it can be sent immediately: to a connected peer with an empty queue. Returns whether it was sent.
     #[inline]
     pub(crate) fn send_piece(&mut self, to: u32, match_key: MatchKey, piece: Piece) -> bool {
-        let at = self.indices.get(to);
-        let Some(Peer { state: PeerState::Open(number), queue, .. }) = self.peers.get(at) else {
-            return false;
-        };
-        let connection = &mut self.connections[*number];
-        if !queue.is_empty() || piece.len() as u64 > connection.protocols.eager_max() {
+        let Some(number) = self.open_number(to) else { return false };
+        let connection = &mut self.connections[number];
+        if connection.endpoint.has_backlog() || piece.len() as u64 > connection.protocols.eager_max() {
             return false;
         }
-        match connection.send_piece(&self.host, match_key, piece) {
-            Ok(has_left) => has_left,
-            Err(error) => {
-                self.lose(at, error);
-                false
-            }
-        }
+        let sent = connection.send_piece(&self.host, match_key, piece);
+        self.or_lose(number, sent).unwrap_or(false)
     }
 
     /// Sends a message, if it can be sent immediately: the payload may then be reused. Otherwise nothing has happened, except that
@@ -516,16 +496,14 @@ impl Transport {
     ///
     /// # Errors
     /// The process is lost, or cannot be reached.
-    pub(crate) fn send_now(&mut self, to: u32, message: &Message, payload: &Payload<'_>) -> Result<bool> {
-        let at = self.peer(to)?;
-        let (PeerState::Open(number), true) = (&self.peers[at].state, self.peers[at].queue.is_empty()) else {
-            return Ok(false);
-        };
-        let connection = &mut self.connections[*number];
-        if !connection.may_send(message, payload) {
-            return Ok(false);
-        }
-        let sent = connection.send(&self.host, message, payload).map(|()| true);
+    pub(crate) fn send_now(
+        &mut self,
+        to: u32,
+        message: &Message,
+        payload: &impl transport::Payload,
+    ) -> Result<bool> {
+        let (at, number) = self.peer(to)?;
+        let sent = self.connections[number].try_send(&self.host, message, payload);
         sent.map_err(|error| self.lose(at, error))
     }
 
@@ -540,9 +518,10 @@ impl Transport {
         payload: Payload<'static>,
         sent_key: Option<SlotKey>,
     ) -> Result<()> {
-        let at = self.peer(to)?;
-        self.peers[at].queue.push_back(QueuedRequest::Send { message, payload, sent_key });
-        self.pump(at);
+        let (_, number) = self.peer(to)?;
+        let key = payload.key();
+        self.connections[number].endpoint.queue_message(message, payload, key, sent_key);
+        self.pump(number);
         Ok(())
     }
 
@@ -559,9 +538,11 @@ impl Transport {
     /// # Errors
     /// As [`Transport::send`].
     pub(crate) fn access(&mut self, process: u32, op: SendOp, piece: Sge, key: SlotKey) -> Result<()> {
-        let at = self.peer(process)?;
-        self.peers[at].queue.push_back(QueuedRequest::Access { op, piece, key });
-        self.pump(at);
+        let (_, number) = self.peer(process)?;
+        let posted = self.connections[number].endpoint.start_access(0, op, piece, key);
+        if self.or_lose(number, posted) == Some(true) {
+            self.polls = 0;
+        }
         Ok(())
     }
 
@@ -585,21 +566,18 @@ impl Transport {
 
     /// Whether a process is connected.
     pub(crate) fn is_open(&self, process: u32) -> bool {
-        self.peers.get(self.indices.get(process)).is_some_and(|peer| matches!(peer.state, PeerState::Open(_)))
+        self.open_number(process).is_some()
     }
 
     /// Maps a peer's NIC memory for load and store; `None` if it is not connected, or its memory cannot be mapped.
     pub(crate) fn map(&self, process: u32, at: RemoteAddr, len: usize) -> Option<Buf> {
-        let PeerState::Open(number) = self.peers.get(self.indices.get(process))?.state else { return None };
-        self.connections[number].qp().map(at, len).ok()
+        self.connections[self.open_number(process)?].endpoint.qp().map(at, len).ok()
     }
 
     /// Whether both processes can copy a message to this one.
     pub(crate) fn may_share(&self, from: u32, length: u64) -> bool {
-        let Some(Peer { state: PeerState::Open(number), .. }) = self.peers.get(self.indices.get(from)) else {
-            return false;
-        };
-        let connection = &self.connections[*number];
+        let Some(number) = self.open_number(from) else { return false };
+        let connection = &self.connections[number];
         connection.protocols.select(length, Conditions::NONE) == Proto::RndvShm && connection.may_share()
     }
 
@@ -622,8 +600,15 @@ impl Transport {
         }
     }
 
+    /// The number of the open connection to a process.
+    #[inline]
+    fn open_number(&self, process: u32) -> Option<usize> {
+        let number = self.peers.get(self.indices.get(process))?.number()?;
+        self.connections[number].is_connected().then_some(number)
+    }
+
     fn open_to(&mut self, process: u32) -> Option<&mut Connection> {
-        let PeerState::Open(number) = self.peers.get(self.indices.get(process))?.state else { return None };
+        let number = self.open_number(process)?;
         Some(&mut self.connections[number])
     }
 
@@ -633,8 +618,8 @@ impl Transport {
     /// # Errors
     /// As [`Transport::send`].
     pub(crate) fn copy(&mut self, with: u32, copying: &Copying, key: SlotKey) -> Result<(u32, bool)> {
-        let at = self.peer(with)?;
-        let PeerState::Open(number) = self.peers[at].state else { return Ok((0, false)) };
+        let (at, _) = self.peer(with)?;
+        let Some(number) = self.open_number(with) else { return Ok((0, false)) };
         let mut count = 0;
         self.polls = 0;
         loop {
@@ -657,13 +642,13 @@ impl Transport {
 
     /// Counters of sent messages, for each connection that exists or existed; a process may occur more than once.
     pub(crate) fn traffic(&self) -> impl Iterator<Item = (u32, &Traffic)> {
-        let present = self.connections.iter().map(|connection| (connection.process, &connection.traffic));
+        let present = self.connections.values().map(|connection| (connection.process, &connection.traffic));
         present.chain(self.past.iter().map(|(process, traffic)| (*process, traffic)))
     }
 
     /// The number of queued messages and accesses.
     pub(crate) fn waiting(&self) -> usize {
-        self.peers.iter().map(|peer| peer.queue.len()).sum()
+        self.connections.values().map(|connection| connection.endpoint.backlog_len()).sum()
     }
 
     /// All connections so far, in the order of creation: the peer, and whether this process sent the request.
@@ -673,13 +658,15 @@ impl Transport {
 
     /// The number of open connections.
     pub(crate) fn open(&self) -> usize {
-        self.peers.iter().filter(|peer| matches!(peer.state, PeerState::Open(_))).count()
+        self.peers.iter().filter(|peer| self.is_open(peer.process)).count()
     }
 
     /// Whether all messages and accesses were sent and have completed.
     pub(crate) fn is_drained(&self) -> bool {
-        self.peers.iter().all(|peer| peer.queue.is_empty())
-            && self.connections.iter().all(|connection| !connection.open || connection.is_idle())
+        let is_drained = |Connection { endpoint, .. }: &Connection| {
+            !endpoint.has_backlog() && (!endpoint.is_open || endpoint.is_idle())
+        };
+        self.connections.values().all(is_drained)
     }
 
     /// Announces to connected processes, or with `all` false to those of other jobs, that this process leaves; returns whether the
@@ -688,14 +675,10 @@ impl Transport {
         self.leaves = true;
         let mut have_heard = true;
         for at in self.announced_to(all) {
-            match self.peers[at].state {
-                PeerState::Open(number) => match self.connections[number].leave(&self.host) {
-                    Ok(has_heard) => have_heard &= has_heard,
-                    Err(error) => drop(self.lose(at, error)),
-                },
-                // Neither state lasts: the peer answers, sends its first message, or is lost.
-                PeerState::Connecting(_) | PeerState::Accepting(_) => have_heard = false,
-                PeerState::None | PeerState::Gone(_) => {}
+            // An attempt does not last: the peer answers, or is lost.
+            if let Some(number) = self.peers[at].number() {
+                let has_heard = self.connections[number].endpoint.leave(&Message::Leave);
+                have_heard &= self.or_lose(number, has_heard).unwrap_or(true);
             }
         }
         have_heard
@@ -709,7 +692,7 @@ impl Transport {
     /// Closes the connections that [`Transport::leave`] has used. Their memory remains.
     pub(crate) fn close(&mut self, all: bool) {
         for at in self.announced_to(all) {
-            if let Some(number) = self.number_of(at) {
+            if let Some(number) = self.peers[at].number() {
                 let error = Error::new(Class::OTHER, "this process has left the job");
                 self.end(number);
                 self.set_gone(at, Gone { error, has_left: true });
@@ -719,7 +702,7 @@ impl Transport {
 
     /// Whether this process has left, but its memory may hold messages that a peer has not read.
     pub(crate) fn is_needed(&mut self) -> bool {
-        self.leaves && self.connections.iter_mut().any(Connection::is_needed)
+        self.leaves && self.connections.values_mut().any(Connection::is_needed)
     }
 
     fn announced_to(&self, all: bool) -> Vec<usize> {
@@ -744,18 +727,15 @@ impl Transport {
     /// The next message that a peer has stored.
     #[inline(always)]
     pub(crate) fn next(&mut self, number: usize) -> Next {
-        self.connections[number].next().unwrap_or_else(|error| {
-            self.lose(self.indices.get(self.connections[number].process), error);
-            Next::Nothing
-        })
+        let next = self.connections[number].next();
+        self.or_lose(number, next).unwrap_or(Next::Nothing)
     }
 
     /// Releases a short message that [`Transport::next`] has returned.
     #[inline]
     pub(crate) fn pass(&mut self, number: usize, short: &Short) {
-        if let Err(error) = self.connections[number].pass(short) {
-            self.lose(self.indices.get(self.connections[number].process), error);
-        }
+        let passed = self.connections[number].pass(short);
+        self.or_lose(number, passed);
     }
 
     /// The process at the other end of a connection, and the memory that holds a short message's payload.
@@ -768,14 +748,11 @@ impl Transport {
     /// Releases the memory of a message.
     pub(crate) fn release(&mut self, place: MessagePlace, message: &Message) {
         let connection = &mut self.connections[place.connection];
-        let process = connection.process;
-        if matches!(place.held, MessageMemory::Slot(_)) && connection.has_failed() {
+        if matches!(place.held, Held::Slot(_)) && connection.endpoint.has_failed() {
             return;
         }
-        if let Err(error) = connection.release(place.held, message) {
-            let at = self.indices.get(process);
-            self.lose(at, error);
-        }
+        let released = connection.release(place.held, message);
+        self.or_lose(place.connection, released);
     }
 
     /// Polls all queues for messages. With `brief`, queues of devices whose messages arrive without completions are polled only
@@ -803,74 +780,55 @@ impl Transport {
     /// The connection by which a process may store messages in this process's memory.
     #[inline]
     pub(crate) fn stored_by(&self, process: u32) -> Option<usize> {
-        match self.peers.get(self.indices.get(process))?.state {
-            PeerState::Open(number) if self.connections[number].is_mapped() => Some(number),
-            _ => None,
-        }
+        self.open_number(process).filter(|number| self.connections[*number].endpoint.is_mapped())
     }
 
     /// Whether a peer has stored another message, valid or not.
     #[inline]
     pub(crate) fn has_stored(&mut self, number: usize) -> bool {
         // The caller may have kept this number after the connection was destroyed.
-        self.connections.get_mut(number).is_some_and(Connection::has_stored)
+        self.connections.get_mut(number).is_some_and(|connection| connection.endpoint.has_stored(0))
     }
 
     /// The next message that a peer has stored, in the form of [`Event::Received`].
     pub(crate) fn next_stored(&mut self, number: usize) -> Option<(u32, Received, MessagePlace)> {
         let connection = &mut self.connections[number];
-        let from = connection.process;
-        match connection.stored() {
-            Ok(Some((what, _))) if what.message == Message::Leave => {
-                self.leaves_now(self.indices.get(from), number);
-                None
-            }
-            Ok(Some((what, held))) => Some((from, what, MessagePlace { connection: number, held })),
-            Ok(None) => None,
-            Err(error) => {
-                let at = self.indices.get(from);
-                self.lose(at, error);
-                None
-            }
+        let (from, stored) = (connection.process, connection.stored());
+        let (what, held) = self.or_lose(number, stored)??;
+        if what.message == Message::Leave {
+            self.leaves_now(self.indices.get(from), number);
+            return None;
         }
+        Some((from, what, MessagePlace { connection: number, held }))
     }
 
     /// Receives the next message that a peer has stored, if it matches and fits.
     #[inline]
     pub(crate) fn take_piece(&mut self, number: usize, wanted: &TagCriteria, into: Piece) -> Taken {
-        self.connections[number].take_piece(wanted, into).unwrap_or_else(|error| {
-            self.lose(self.indices.get(self.connections[number].process), error);
-            Taken::Unknown
-        })
+        let taken = self.connections[number].take_piece(wanted, into);
+        self.or_lose(number, taken).unwrap_or(Taken::Unknown)
     }
 
     /// Calls `take` with a peer's connection to receive stored messages; an error is treated as the loss of the peer.
     #[inline(always)]
     pub(crate) fn take_from(&mut self, number: usize, take: impl FnOnce(&mut Connection) -> Result<()>) {
-        if let Err(error) = take(&mut self.connections[number]) {
-            self.lose(self.indices.get(self.connections[number].process), error);
-        }
+        let taken = take(&mut self.connections[number]);
+        self.or_lose(number, taken);
     }
 
     /// Sends queued messages to a peer whose memory may have room again, since no event reports that.
     #[inline]
     pub(crate) fn pump_stored(&mut self, number: usize) {
-        let at = self.indices.get(self.connections[number].process);
-        if !self.peers[at].queue.is_empty() {
-            self.pump(at);
+        if self.connections[number].endpoint.has_backlog() {
+            self.pump(number);
         }
     }
 
     fn poll_completions(&mut self, port: usize) {
-        let mut wcs = [Wc::default(); BATCH];
         loop {
-            match self.nics[port].shared.cq.poll(&mut wcs) {
-                Ok(count) => {
-                    wcs[..count].iter().for_each(|wc| self.completed(wc));
-                    if count < BATCH {
-                        return;
-                    }
-                }
+            match self.nics[port].shared.next_completion() {
+                Ok(Some(wc)) => self.completed(&wc),
+                Ok(None) => return,
                 Err(error) => {
                     let here = |peer: &usize| self.connection_of(*peer).is_some_and(|c| c.port == port);
                     let lost: Vec<usize> = (0..self.peers.len()).filter(here).collect();
@@ -882,17 +840,7 @@ impl Transport {
     }
 
     fn connection_of(&self, peer: usize) -> Option<&Connection> {
-        self.number_of(peer).map(|number| &self.connections[number])
-    }
-
-    /// The number of the connection to a peer, or of the attempt to create one.
-    fn number_of(&self, peer: usize) -> Option<usize> {
-        match self.peers[peer].state {
-            PeerState::Connecting(number) | PeerState::Accepting(number) | PeerState::Open(number) => {
-                Some(number)
-            }
-            PeerState::None | PeerState::Gone(_) => None,
-        }
+        self.peers[peer].number().map(|number| &self.connections[number])
     }
 
     fn completed(&mut self, wc: &Wc) {
@@ -900,7 +848,7 @@ impl Transport {
         let Some(number) = self.connections.place_of(number) else { return };
         let connection = &mut self.connections[number];
         let (process, at) = (connection.process, self.indices.get(connection.process));
-        if self.number_of(at) != Some(number) {
+        if self.peers[at].number() != Some(number) {
             if !wc.is_ok() {
                 self.retire(number);
             }
@@ -915,55 +863,46 @@ impl Transport {
         match slot {
             Some(slot) if wc.opcode == WcOpcode::RecvWriteImm => {
                 self.events.push_back(Event::Landed { from: process, place: wc.imm.unwrap_or_default() });
-                if let Err(error) = connection.landed(slot) {
-                    self.lose(at, error);
+                let released = connection.endpoint.release(0, Held::Slot(slot));
+                self.or_lose(number, released);
+            }
+            Some(slot) => {
+                let received = connection.received(slot, wc.byte_len);
+                match self.or_lose(number, received) {
+                    Some(what) if what.message == Message::Leave => return self.leaves_now(at, number),
+                    Some(what) => {
+                        let place = MessagePlace { connection: number, held: Held::Slot(slot) };
+                        self.events.push_back(Event::Received { from: process, what, place });
+                    }
+                    None => {}
                 }
             }
-            Some(slot) => match connection.received(slot, wc.byte_len) {
-                Ok(what) if what.message == Message::Leave => return self.leaves_now(at, number),
-                Ok(what) => {
-                    let place = MessagePlace { connection: number, held: MessageMemory::Slot(slot) };
-                    self.events.push_back(Event::Received { from: process, what, place });
-                }
-                Err(error) => drop(self.lose(at, error)),
-            },
             None => {
-                self.events.extend(connection.sent().map(Event::Accessed));
-                if let Err(error) = connection.grant() {
-                    self.lose(at, error);
-                }
+                let key = connection.endpoint.completed();
+                let key = self.or_lose(number, key).flatten();
+                self.events.extend(key.map(Event::Accessed));
             }
         }
-        self.pump(at);
+        self.pump(number);
     }
 
-    /// Sends queued messages, as many as possible.
-    fn pump(&mut self, at: usize) {
-        let peer = &mut self.peers[at];
-        let PeerState::Open(number) = peer.state else { return };
-        let connection = &mut self.connections[number];
-        while let Some(task) = peer.queue.front() {
-            let done = match task {
-                QueuedRequest::Send { message, payload, .. } if connection.may_send(message, payload) => {
-                    connection.send(&self.host, message, payload)
-                }
-                QueuedRequest::Access { op, piece, key } if connection.may_access(*op) => {
-                    self.polls = 0;
-                    connection.access(*op, *piece, *key)
-                }
-                _ => return,
-            };
-            if let Err(error) = done {
-                self.lose(at, error);
-                return;
-            }
-            if let Some(QueuedRequest::Send { sent_key: Some(key), .. }) = peer.queue.pop_front() {
-                self.events.push_back(Event::Sent(key));
-            }
+    /// Sends queued messages on a connection, as many as possible.
+    fn pump(&mut self, number: usize) {
+        let (connection, events) = (&mut self.connections[number], &mut self.events);
+        let pumped = connection.pump(&self.host, |key| events.push_back(Event::Sent(key)));
+        if self.or_lose(number, pumped) == Some(true) {
+            self.polls = 0;
         }
+    }
+
+    /// The result of what was done on a connection. An error is treated as the loss of the peer.
+    #[inline(always)] // so that the value is not built in memory
+    fn or_lose<T, E: Into<Error>>(&mut self, number: usize, done: Result<T, E>) -> Option<T> {
+        done.map_err(|error| self.lose(self.indices.get(self.connections[number].process), error.into())).ok()
     }
 
     /// Gives a peer up; returns the error to report. A peer that has left in order is reported as such.
+    #[cold]
     fn lose(&mut self, at: usize, error: Error) -> Error {
         let process = self.peers[at].process;
         let error = match error.class {
@@ -973,7 +912,7 @@ impl Transport {
         if let PeerState::Gone(_) = self.peers[at].state {
             return error;
         }
-        let number = self.number_of(at);
+        let number = self.peers[at].number();
         if let Some(number) = number {
             // Messages that it stored before the loss are still delivered, however the loss was detected.
             while let Ok(Some((what, held))) = self.connections[number].stored() {
@@ -1002,17 +941,16 @@ impl Transport {
         let process = self.peers[at].process;
         let gone = Gone { error: Error::left(process), has_left: true };
         self.events.push_back(Event::Left { process, error: gone.error.clone() });
-        self.connections[number].left();
+        self.connections[number].endpoint.left();
         self.stop_polling(number);
-        self.left.push(number);
+        self.connections[number].is_left_to_end = true;
         self.set_gone(at, gone);
     }
 
     /// Closes a connection.
     fn end(&mut self, number: usize) {
-        self.attempts.forget(number);
-        self.connections[number].open = false;
-        self.connections[number].qp().to_error();
+        self.wireup.forget(number);
+        self.connections[number].endpoint.close();
         self.stop_polling(number);
     }
 
@@ -1028,16 +966,12 @@ impl Transport {
     fn set_gone(&mut self, at: usize, gone: Gone) {
         self.peers[at].state = PeerState::Gone(gone);
         self.has_lost = true;
-        self.peers[at].queue.clear();
     }
 
-    /// A connection whose peer has left, or an attempt that was given up, has ended.
+    /// Something has happened to a connection that is not the peer's any more: if it was left to end, it has ended.
     fn retire(&mut self, number: usize) {
-        for list in [&mut self.left, &mut self.given_up] {
-            if let Some(place) = list.iter().position(|other| *other == number) {
-                list.swap_remove(place);
-                self.ended.push((number, false));
-            }
+        if std::mem::take(&mut self.connections[number].is_left_to_end) {
+            self.ended.push((number, false));
         }
     }
 
@@ -1045,27 +979,23 @@ impl Transport {
     fn drop_ended(&mut self) {
         for (number, may_store) in std::mem::take(&mut self.ended) {
             let Some(connection) = self.connections.remove(number) else { continue };
-            let nic = &mut self.nics[connection.port].shared;
-            if connection.has_room {
-                nic.give_room_back();
-            }
             if connection.traffic != Traffic::default() {
                 self.past.push((connection.process, connection.traffic));
             }
-            let (slots, inbox) = connection.into_memory();
-            nic.give_memory_back(slots, inbox, may_store);
+            connection.endpoint.destroy(&mut self.nics[connection.port].shared, may_store);
         }
     }
 
-    /// The index of a process in `peers`; connects to it if that has not started.
-    fn peer(&mut self, process: u32) -> Result<usize> {
+    /// The index of a process in `peers`, and the number of its connection; connects to it if that has not started.
+    fn peer(&mut self, process: u32) -> Result<(usize, usize)> {
         let at = self.peer_index(process);
-        if let PeerState::None = self.peers[at].state {
-            self.connect_to(at).map_err(|error| self.lose(at, error))?;
-        }
-        match &self.peers[at].state {
-            PeerState::Gone(gone) => Err(gone.error.clone()),
-            _ => Ok(at),
+        match &self.peers[at] {
+            Peer { state: PeerState::None, .. } => {
+                let number = self.connect_to(at).map_err(|error| self.lose(at, error))?;
+                Ok((at, number))
+            }
+            Peer { state: PeerState::Gone(gone), .. } => Err(gone.error.clone()),
+            Peer { state: PeerState::Linked(number), .. } => Ok((at, *number)),
         }
     }
 
@@ -1075,7 +1005,7 @@ impl Transport {
             return known;
         }
         self.indices.set(process, self.peers.len());
-        self.peers.push(Peer { process, state: PeerState::None, queue: VecDeque::new() });
+        self.peers.push(Peer { process, state: PeerState::None });
         self.peers.len() - 1
     }
 
@@ -1098,27 +1028,29 @@ impl Transport {
         Ok(Route { port, addr, seed: theirs.seed })
     }
 
-    fn connect_to(&mut self, at: usize) -> Result<()> {
+    /// Starts to connect to a peer; returns the number of the attempt.
+    fn connect_to(&mut self, at: usize) -> Result<usize> {
         let process = self.peers[at].process;
         let route = self.route_to(process)?;
-        let connection = self.new_connection(route.port, process)?;
-        let number = self.connect_by(connection, true);
-        self.peers[at].state = PeerState::Connecting(number);
-        self.send_request(number, &route)
+        let connection = self.new_connection(route.port, process, true)?;
+        let number = self.connect_by(connection);
+        self.peers[at].state = PeerState::Linked(number);
+        self.send_request(number, &route)?;
+        Ok(number)
     }
 
     /// Creates a connection for the next free place.
-    fn new_connection(&mut self, port: usize, process: u32) -> Result<Connection> {
+    fn new_connection(&mut self, port: usize, process: u32, is_initiator: bool) -> Result<Connection> {
         let is_lower = self.is_before(process);
         let full = || Error::new(Class::OTHER, "this process has the most connections that are possible");
         let number = self.connections.vacancy().ok_or_else(full)?;
-        Connection::new(&mut self.nics[port], port, number, (is_lower, process))
+        Connection::new(&mut self.nics[port], port, number, (process, is_lower, is_initiator))
     }
 
-    /// Adds a new connection, requested by this process (`asked`) or by the peer; returns its place.
-    fn connect_by(&mut self, connection: Connection, asked: bool) -> usize {
-        self.begun.push((connection.process, asked));
-        let (process, is_stored_to) = (connection.process, connection.is_stored_to());
+    /// Adds a new connection; returns its place.
+    fn connect_by(&mut self, connection: Connection) -> usize {
+        self.begun.push((connection.process, connection.endpoint.stage() == ConnStage::Connecting));
+        let (process, is_stored_to) = (connection.process, connection.endpoint.is_stored_to());
         let number = self.connections.insert(connection);
         debug_assert!(self.connections[number].process == process);
         if is_stored_to {
@@ -1138,47 +1070,46 @@ impl Transport {
         let key = self.shared_with(process)?;
         let [from, to] = [self.rank, process].map(|end| auth::Identity(self.strangers.identity(end).bytes()));
         let target = ConnectTarget { key, from, to, challenge: route.seed.challenge(PROTOCOL, from, 0) };
-        let connection = &self.connections[number];
-        let said = self.attempts.request(number, target, connection.offer());
-        let param = ConnParam { timeout: AWAY, ..ConnParam::with_private_data(said) };
-        Ok(self.nics[connection.port].shared.cm.connect(connection.qp(), route.addr, &param)?)
+        let Connection { port, endpoint, .. } = &self.connections[number];
+        let param = ConnParam { timeout: AWAY, ..ConnParam::default() };
+        let (nic, peer) = (&self.nics[*port].shared, (route.addr, target));
+        Ok(self.wireup.connect(nic, (number, endpoint), peer, param)?)
     }
 
     fn connection_event(&mut self, port: usize, event: CmEvent) {
-        let (qp_num, outcome) = match event {
-            CmEvent::ConnectRequest(request) => return self.handle_connect_request(port, request),
-            CmEvent::Established { qp_num, private_data, .. } => (qp_num, Ok(private_data)),
-            CmEvent::Rejected { qp_num, private_data } => return self.rejected(port, qp_num, &private_data),
-            CmEvent::ConnectFailed { qp_num, why } => (qp_num, Err(why.to_string())),
-            CmEvent::Disconnected { qp_num } => (qp_num, Err("it has ended, or has disconnected".to_owned())),
+        let (qp_num, event) = match ConnEvent::of(event) {
+            Ok(event) => event,
+            Err(request) => return self.handle_connect_request(port, *request),
         };
-        let Some((at, number)) = self.current(port, qp_num) else { return self.old_event(port, qp_num) };
-        match outcome.and_then(|said| self.check_reply(at, number, &said)) {
-            Ok(()) => self.opened(at, number),
-            Err(why) => {
-                // Messages that it sent before are still delivered.
-                self.poll_completions(port);
-                let process = self.peers[at].process;
-                self.lose(at, Error::lost(process, why));
+        let is_it = |(_, connection): &(usize, &Connection)| {
+            connection.port == port && connection.endpoint.qp().num() == qp_num
+        };
+        let found = self.connections.iter().find(is_it);
+        let Some((number, process)) = found.map(|(number, connection)| (number, connection.process)) else {
+            return;
+        };
+        let at = self.indices.get(process);
+        if self.peers[at].number() != Some(number) {
+            return self.retire(number);
+        }
+        let error = match self.wireup.outcome(number, &mut self.connections[number].endpoint, event) {
+            Outcome::Established => return self.opened(number),
+            Outcome::Again => match self.retry_request(number) {
+                Ok(()) => return,
+                Err(error) => error,
+            },
+            Outcome::Unproved => Error::lost(process, self.unproved(process)),
+            Outcome::Refused(said) if said.starts_with(LEFT) => {
+                self.wireup.forget(number);
+                self.leaves_now(at, number);
+                return self.retire(number);
             }
-        }
-    }
-
-    /// Checks that the reply to a request of this process comes from the intended peer, and records the peer's offer. On the
-    /// accepting side nothing is left to check, since the request was checked.
-    fn check_reply(&mut self, at: usize, number: usize, said: &[u8]) -> Result<(), String> {
-        if let PeerState::Accepting(_) = self.peers[at].state {
-            return Ok(());
-        }
-        if !self.attempts.contains(number) {
-            return Err("it replied without a request".to_owned());
-        }
-        let offer = self.attempts.check_reply(number, said);
-        let offer = offer.ok_or_else(|| self.unproved(self.peers[at].process))?;
-        if let Some(offer) = Offer::parse(&offer) {
-            self.connections[number].is_offered(offer);
-        }
-        Ok(())
+            Outcome::Refused(_) => Error::lost(process, "it refused the connection"),
+            Outcome::Ended(why) => Error::lost(process, why),
+        };
+        // Messages that it sent before are still delivered.
+        self.poll_completions(port);
+        self.lose(at, error);
     }
 
     /// The error text for a peer without a valid proof.
@@ -1191,62 +1122,12 @@ impl Transport {
         )
     }
 
-    /// The peer has rejected a request of this process.
-    fn rejected(&mut self, port: usize, qp_num: u32, said: &[u8]) {
-        let Some((at, number)) = self.current(port, qp_num) else { return self.old_event(port, qp_num) };
-        if !self.attempts.contains(number) {
-            return;
-        }
-        if said.starts_with(LEFT) {
-            self.attempts.forget(number);
-            self.leaves_now(at, number);
-            return self.retire(number);
-        }
-        let process = self.peers[at].process;
-        let lost = |why| Err(Error::lost(process, why));
-        let asked = match self.attempts.rejected(number, said) {
-            // The peer's own attempt is used instead, or it has just started. Retrying until its request arrives costs little, and
-            // detects that a peer has ended meanwhile.
-            _ if said.starts_with(CROSSED) || said.starts_with(NOT_YET) => self.retry_request(number),
-            Some(Rejection::Again) => self.retry_request(number),
-            Some(Rejection::Unproved) => lost(self.unproved(process)),
-            Some(Rejection::Other) | None => lost("it refused the connection".to_owned()),
-        };
-        if let Err(error) = asked {
-            self.poll_completions(port);
-            self.lose(at, error);
-        }
-    }
-
-    /// The peer and the connection of a queue pair; `None` for an attempt that was given up.
-    fn current(&self, port: usize, qp_num: u32) -> Option<(usize, usize)> {
-        let mut numbers = (0..self.peers.len()).filter_map(|at| Some((at, self.number_of(at)?)));
-        numbers.find(|(_, number)| {
-            let connection = &self.connections[*number];
-            connection.port == port && connection.qp().num() == qp_num
-        })
-    }
-
-    fn opened(&mut self, at: usize, number: usize) {
-        self.peers[at].state = PeerState::Open(number);
+    fn opened(&mut self, number: usize) {
         let connection = &mut self.connections[number];
         let both = self.nics[connection.port].reaches_both_ways();
-        if let Err(error) = connection.opened(both, &self.chosen) {
-            self.lose(at, error);
-        }
-        self.pump(at);
-    }
-
-    /// Handles an event of an attempt that was given up, or of a connection whose peer has left.
-    fn old_event(&mut self, port: usize, qp_num: u32) {
-        let old = self.left.iter().chain(&self.given_up).copied();
-        let is_it = |number: &usize| {
-            let connection = &self.connections[*number];
-            connection.port == port && connection.qp().num() == qp_num
-        };
-        if let Some(number) = old.clone().find(is_it) {
-            self.retire(number);
-        }
+        let opened = connection.opened(both, &self.chosen);
+        self.or_lose(number, opened);
+        self.pump(number);
     }
 
     /// Handles a connect request that has passed the screen.
@@ -1263,9 +1144,8 @@ impl Transport {
         let at = self.peer_index(from);
         let stage = match self.peers[at].state {
             PeerState::None => ConnStage::None,
-            PeerState::Connecting(_) => ConnStage::Connecting,
-            PeerState::Accepting(_) => ConnStage::Accepting,
-            PeerState::Open(_) | PeerState::Gone(_) => ConnStage::Connected,
+            PeerState::Linked(number) => self.connections[number].endpoint.stage(),
+            PeerState::Gone(_) => ConnStage::Connected,
         };
         match answer(stage, me, self.strangers.identity(from)) {
             Answer::Crossed => drop(request.reject(CROSSED)),
@@ -1280,24 +1160,19 @@ impl Transport {
 
     fn accept(&mut self, at: usize, port: usize, request: ConnectRequest, proved: &Proved) -> Result<()> {
         let process = self.peers[at].process;
-        let mut connection = self.new_connection(port, process)?;
-        if let Some(offer) = Offer::parse(proved.offer()) {
-            connection.is_offered(offer);
+        let mut connection = self.new_connection(port, process, false)?;
+        // A peer that was accepted before is at another stage and was refused there, so no request is sent twice.
+        let nic = &self.nics[port].shared;
+        let accepted = self.wireup.accept(nic, (request, proved), &mut connection.endpoint);
+        if let Some(number) = self.peers[at].number() {
+            let given_up = &mut self.connections[number];
+            connection.endpoint.inherit(&mut given_up.endpoint);
+            given_up.is_left_to_end = true;
+            given_up.endpoint.give_room_back(&mut self.nics[given_up.port].shared);
+            self.wireup.forget(number);
+            self.stop_polling(number);
         }
-        // A peer that was accepted before is at another stage and was refused there, so this does not happen.
-        let replayed = || Error::lost(process, "its connect request was sent twice");
-        let reply = self.admission.accept(proved, connection.offer()).ok_or_else(replayed)?;
-        let param = ConnParam::with_private_data(reply);
-        let accepted = self.nics[port].shared.cm.accept(request, connection.qp(), &param);
-        let number = self.connect_by(connection, false);
-        if let PeerState::Connecting(given_up) = self.peers[at].state {
-            self.attempts.forget(given_up);
-            self.connections[given_up].has_room = false;
-            self.nics[self.connections[given_up].port].shared.give_room_back();
-            self.stop_polling(given_up);
-            self.given_up.push(given_up);
-        }
-        self.peers[at].state = PeerState::Accepting(number);
+        self.peers[at].state = PeerState::Linked(self.connect_by(connection));
         Ok(accepted?)
     }
 }

@@ -17,7 +17,6 @@ use transport::{Admission, Peers};
 
 use crate::dpm::remote_jobs::Identity;
 use crate::error::{Class, Error, Result};
-use crate::p2p::wire::NOT_YET;
 
 /// The protocol of connections between processes. Its magic changes with every change of the wire format.
 pub const PROTOCOL: Protocol = Protocol { name: "mpi", magic: *b"nmp\x0a" };
@@ -108,14 +107,9 @@ pub(crate) struct Members {
     keys: Mutex<Keyring>,
 }
 
-/// The check of connect requests. Devices listen before the job's key is known; until then all requests are rejected with
-/// [`NOT_YET`], and the initiator retries.
+/// The check of connect requests. Devices listen before the job's key is known; until then all requests are rejected, and the
+/// initiator retries.
 pub(crate) type ConnectAdmission = Admission<Arc<Members>>;
-
-/// Creates a check that rejects all requests, until it is opened.
-pub(crate) fn admission() -> Arc<ConnectAdmission> {
-    Arc::new(ConnectAdmission::new(PROTOCOL, NOT_YET))
-}
 
 impl Members {
     /// The members for process `me` of a job of `size`, with these keys.

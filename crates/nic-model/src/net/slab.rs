@@ -1,58 +1,51 @@
-//! [`Slab`]: a table whose keys are not reused soon.
+//! [`Slab`]: a table whose keys have 32 bits and are not reused soon.
 
-use std::collections::VecDeque;
+use host::{SlotKey, SlotTable};
 
 /// Bits of a key that hold the generation of its slot.
-const LIFE_BITS: u32 = 8;
+const GENERATION_BITS: u32 = 8;
+const GENERATIONS: u32 = (1 << GENERATION_BITS) - 1;
 
 /// A table. A key consists of a slot and, in its low bits, a generation: the key of a removed item finds
 /// nothing until its slot was filled 255 more times. Free slots are reused in FIFO order.
 #[derive(Debug)]
-pub(crate) struct Slab<T> {
-    slots: Vec<(u32, Option<T>)>,
-    free: VecDeque<u32>,
-}
+pub(crate) struct Slab<T>(SlotTable<T, GENERATIONS, 1>);
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: VecDeque::new() }
+        Self(SlotTable::default())
     }
+}
+
+const fn key_of(slot: SlotKey) -> u32 {
+    slot.slot() << GENERATION_BITS | slot.generation()
+}
+
+const fn slot_of(key: u32) -> SlotKey {
+    SlotKey::new(key >> GENERATION_BITS, key & GENERATIONS)
 }
 
 impl<T> Slab<T> {
     /// Adds an item; returns its key, which is never 0.
     pub(crate) fn insert(&mut self, item: T) -> u32 {
-        let slot = self.free.pop_front().unwrap_or_else(|| {
-            self.slots.push((0, None));
-            self.slots.len() as u32 - 1
-        });
-        let (life, content) = &mut self.slots[slot as usize];
-        *life = *life % ((1 << LIFE_BITS) - 1) + 1;
-        *content = Some(item);
-        slot << LIFE_BITS | *life
+        key_of(self.0.insert(item))
     }
 
     pub(crate) fn get(&self, key: u32) -> Option<&T> {
-        let (life, content) = self.slots.get((key >> LIFE_BITS) as usize)?;
-        content.as_ref().filter(|_| *life == key & ((1 << LIFE_BITS) - 1))
+        self.0.get(slot_of(key))
     }
 
     pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
-        let (life, content) = self.slots.get_mut((key >> LIFE_BITS) as usize)?;
-        content.as_mut().filter(|_| *life == key & ((1 << LIFE_BITS) - 1))
+        self.0.get_mut(slot_of(key))
     }
 
     pub(crate) fn remove(&mut self, key: u32) -> Option<T> {
-        self.get(key)?;
-        let slot = key >> LIFE_BITS;
-        self.free.push_back(slot);
-        self.slots[slot as usize].1.take()
+        self.0.remove(slot_of(key))
     }
 
     /// All items with their keys, ordered by slot.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let all = self.slots.iter().enumerate();
-        all.filter_map(|(slot, (life, item))| Some(((slot as u32) << LIFE_BITS | life, item.as_ref()?)))
+        self.0.iter().map(|(slot, item)| (key_of(slot), item))
     }
 }
 

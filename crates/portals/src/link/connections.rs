@@ -12,14 +12,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use auth::Seed;
-use transport::{Answer, ConnStage, Nic, answer, of_completion};
-use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
+use auth::{Proved, Seed};
+use transport::{Answer, Arrived, CROSSED, ConnEvent, ConnStage, Links, Nic, Outcome, answer, of_completion};
+use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, SendOp, Sge, Wc};
 
-use crate::link::connection::{Arrived, Connection, Move, Payload};
+use crate::link::connection::{Connection, Payload};
 use crate::link::nic;
-use crate::link::trust::{Trust, VerifiedRequest};
-use crate::link::wire::{CROSSED, Message, VirtualChannel};
+use crate::link::trust::{self, Trust};
+use crate::link::wire::{Message, VirtualChannel};
 use crate::objects::process::Process;
 
 /// Something that happened, except that messages have arrived.
@@ -27,15 +27,13 @@ use crate::objects::process::Process;
 pub(crate) enum Event {
     /// The message of an operation has left: interface and operation.
     Left(u8, u64),
-    /// A move has finished; if it failed, `Lost` reports that.
-    Moved(u64),
+    /// A read or write has completed; if it failed, `Lost` reports that.
+    Accessed(u64),
     /// A link was lost. Operations queued on it get no further events; messages that arrived before can still
     /// be read.
     Lost(usize),
 }
 
-/// Completions per poll.
-const BATCH: usize = 16;
 /// Where all peers may store messages, one of this many polls examines the queues.
 const QUEUES_EVERY: u32 = 8;
 
@@ -70,8 +68,7 @@ pub(crate) struct Connections {
     nic: Nic,
     me: Process,
     trust: Trust,
-    /// By number. A finished link leaves a gap, as completions for it may still arrive.
-    links: Vec<Option<Connection>>,
+    links: Links<Connection>,
     /// The links for this process's requests: the latest to each process.
     to: BTreeMap<Process, usize>,
     /// The last link that was used.
@@ -81,10 +78,8 @@ pub(crate) struct Connections {
     events: VecDeque<Event>,
     /// Attempts and the links to the same processes that replace them; reported before any message of the
     /// latter.
-    replaced: Vec<(usize, usize)>,
+    replaced: VecDeque<(usize, usize)>,
     left: Vec<(u8, u64)>,
-    /// Buffer for a poll's completions; most polls find none and need not clear it.
-    completions: [Wc; BATCH],
     /// Polls until the queues are examined again.
     polls: u32,
     /// Queued messages may have left.
@@ -101,28 +96,13 @@ impl Connections {
             // Peers know the port, and may connect as soon as this process listens there.
             trust.open(me_at(port));
         }
-        let nic = nic::open(device, (IpAddr::V4(address), port), trust.admission().clone())?;
+        let nic = nic::open(device, (IpAddr::V4(address), port), trust.wireup.admission().clone())?;
         let me = me_at(nic.addr().port());
         trust.open(me);
-        let (links, to, events) = (Vec::new(), BTreeMap::new(), VecDeque::new());
-        let (readable, replaced, left) = (Vec::new(), Vec::new(), Vec::new());
+        let (links, to, events) = (Links::default(), BTreeMap::new(), VecDeque::new());
+        let (readable, replaced, left) = (Vec::new(), VecDeque::new(), Vec::new());
         let (last, polls, has_sent_queued) = (None, 0, false);
-        let completions = [Wc::default(); BATCH];
-        Ok(Self {
-            nic,
-            me,
-            trust,
-            links,
-            to,
-            last,
-            readable,
-            events,
-            replaced,
-            left,
-            completions,
-            polls,
-            has_sent_queued,
-        })
+        Ok(Self { nic, me, trust, links, to, last, readable, events, replaced, left, polls, has_sent_queued })
     }
 
     /// This process's address.
@@ -147,7 +127,7 @@ impl Connections {
 
     /// The peer of a link.
     pub(crate) fn peer(&self, link: usize) -> Option<Process> {
-        self.links.get(link)?.as_ref().map(|link| link.peer)
+        self.links.get(link).map(|link| link.peer)
     }
 
     /// The link for requests to a process; connects if there is none.
@@ -182,9 +162,8 @@ impl Connections {
 
     #[cold]
     fn connect(&mut self, process: Process) -> Result<usize> {
-        let number = self.links.len();
-        let link = Connection::new(&mut self.nic, number, process, true)?;
-        self.add(link);
+        let link = self.new_link(process, true)?;
+        let number = self.add(link);
         if let Err(error) = self.request_link(number) {
             self.forget(number);
             return Err(error);
@@ -195,26 +174,36 @@ impl Connections {
 
     /// Sends the connect request of a link.
     fn request_link(&mut self, number: usize) -> Result<()> {
-        let Some(link) = self.links[number].as_ref() else { return Ok(()) };
+        let Some(link) = self.links.get(number) else { return Ok(()) };
         let no_address = || {
             Error::Invalid("no process can listen at this address: a process number is at most 65535".into())
         };
         let (address, peer) = address_of(link.peer).ok_or_else(no_address)?;
-        let said = self.trust.request(number, (self.me, peer), link.offer());
-        self.nic.cm.connect(link.qp(), address, &ConnParam::with_private_data(said))
+        let target = self.trust.target(self.me, peer);
+        let own = (number, &link.endpoint);
+        self.trust.wireup.connect(&self.nic, own, (address, target), ConnParam::default())
     }
 
-    fn add(&mut self, link: Connection) {
-        let (number, is_mapped) = (self.links.len(), link.is_mapped());
-        self.links.push(Some(link));
+    /// Creates a link for the next free place.
+    fn new_link(&mut self, peer: Process, is_active: bool) -> Result<Connection> {
+        let full = || Error::Invalid("this process has the most links that are possible".into());
+        let number = self.links.vacancy().ok_or_else(full)?;
+        Connection::new(&mut self.nic, number, peer, is_active)
+    }
+
+    /// Adds a new link; returns its place.
+    fn add(&mut self, link: Connection) -> usize {
+        let is_mapped = link.is_mapped();
+        let number = self.links.insert(link);
         if is_mapped {
             self.mark_readable(number);
         }
+        number
     }
 
     /// Adds a link to the list of links with messages.
     fn mark_readable(&mut self, number: usize) {
-        if let Some(link) = self.links[number].as_mut()
+        if let Some(link) = self.links.get_mut(number)
             && !std::mem::replace(&mut link.is_readable, true)
         {
             self.readable.push(number);
@@ -224,7 +213,7 @@ impl Connections {
     /// A link that is not lost.
     #[inline]
     pub(crate) fn link(&mut self, number: usize) -> Option<&mut Connection> {
-        self.links.get_mut(number)?.as_mut().filter(|link| !link.is_lost)
+        self.links.get_mut(number).filter(|link| !link.is_lost)
     }
 
     /// Sends a message on a link now, or queues it; drops it if the link is lost. Returns whether it has
@@ -237,42 +226,41 @@ impl Connections {
         payload: Payload<'_>,
         report: Option<(u8, u64)>,
     ) -> bool {
-        let Some(link) = self.link(number) else { return false };
-        link.send(message, payload, report).unwrap_or_else(|_| {
-            self.lose(number, true);
-            false
-        })
+        self.act(number, |link| link.send(message, payload, report)).unwrap_or(false)
+    }
+
+    /// Acts on a link that is not lost; an error loses it.
+    #[inline]
+    fn act<T>(&mut self, number: usize, act: impl FnOnce(&mut Connection) -> Result<T>) -> Option<T> {
+        act(self.link(number)?).map_err(|_| self.lose(number, true)).ok()
     }
 
     /// Sends a message to a process, if there is a link on which it can leave now; returns whether it did.
     #[inline]
     pub(crate) fn try_send(&mut self, process: Process, message: &Message, payload: &Payload<'_>) -> bool {
         let Some(number) = self.known(process) else { return false };
-        let Some(link) = self.link(number) else { return false };
-        link.try_send(message, payload).unwrap_or_else(|_| {
-            self.lose(number, true);
-            false
-        })
+        self.act(number, |link| link.try_send(message, payload)).unwrap_or(false)
     }
 
     /// The link by which a process's requests arrive, if it stores them into this process's memory.
     #[inline]
     pub(crate) fn stored_by(&mut self, process: Process) -> Option<usize> {
         let number = self.known(process)?;
-        self.links[number].as_ref()?.is_mapped().then_some(number)
+        self.links.get(number)?.is_mapped().then_some(number)
     }
 
     /// Whether a request may have been stored by a link.
     #[inline]
     pub(crate) fn has_record(&self, number: usize) -> bool {
-        self.links[number].as_ref().is_some_and(Connection::has_record)
+        self.links.get(number).is_some_and(Connection::has_record)
     }
 
-    /// Reads or writes the peer's memory now, or queues that; does nothing if the link is lost.
-    pub(crate) fn start_move(&mut self, number: usize, it: Move) {
-        if self.link(number).is_some_and(|link| link.start_move(it).is_err()) {
-            self.lose(number, true);
-        }
+    /// Reads or writes the peer's memory now, or queues that; does nothing if the link is lost. `key` is reported
+    /// when it has completed.
+    pub(crate) fn start_access(&mut self, number: usize, op: SendOp, local: Sge, key: u64) {
+        // Ordered with the answers, as an answer follows it.
+        let channel = VirtualChannel::Answer as usize;
+        self.act(number, |link| link.endpoint.start_access(channel, op, local, key));
     }
 
     /// The link at a position of the list of links with messages.
@@ -290,12 +278,11 @@ impl Connections {
         channel: VirtualChannel,
         message: &mut Message,
     ) -> Option<Arrived> {
-        let link = self.links.get_mut(number)?.as_mut()?;
-        if link.has_queue() {
+        if self.links.get(number)?.endpoint.has_backlog() {
             // No completion reports space in a ring.
             self.pump(number);
         }
-        self.links[number].as_mut()?.peek(channel, message).unwrap_or_else(|_| {
+        self.links.get_mut(number)?.peek(channel, message).unwrap_or_else(|_| {
             self.lose(number, false);
             None
         })
@@ -304,15 +291,15 @@ impl Connections {
     /// The memory that holds a message.
     #[inline]
     pub(crate) fn memory(&self, number: usize, arrived: &Arrived) -> Option<&Buf> {
-        Some(self.links.get(number)?.as_ref()?.memory(arrived))
+        Some(self.links.get(number)?.memory(arrived))
     }
 
     /// Releases the message that [`Connections::peek`] returned.
     #[inline]
     pub(crate) fn release(&mut self, number: usize, arrived: &Arrived) {
-        let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
+        let Some(link) = self.links.get_mut(number) else { return };
         match link.release(arrived) {
-            Ok(()) if link.has_queue() => self.pump(number),
+            Ok(()) if link.endpoint.has_backlog() => self.pump(number),
             Ok(()) => {}
             Err(_) => self.lose(number, false),
         }
@@ -322,7 +309,7 @@ impl Connections {
     /// completion; otherwise removes the link from the position.
     #[inline]
     pub(crate) fn keep_readable(&mut self, place: usize, number: usize) -> bool {
-        let link = self.links[number].as_mut();
+        let link = self.links.get_mut(number);
         if link.as_ref().is_some_and(|link| link.is_mapped() && !link.is_lost) {
             return true;
         }
@@ -339,7 +326,7 @@ impl Connections {
     /// An attempt that the last poll has replaced, and the link that carries its messages now.
     #[inline]
     pub(crate) fn next_replaced(&mut self) -> Option<(usize, usize)> {
-        self.replaced.pop()
+        self.replaced.pop_front()
     }
 
     /// The next event of the last poll.
@@ -382,19 +369,14 @@ impl Connections {
     fn poll_completions(&mut self) -> bool {
         let mut took = false;
         loop {
-            match self.nic.cq.poll(&mut self.completions) {
-                Ok(count) => {
-                    for place in 0..count {
-                        let wc = self.completions[place];
-                        self.completed(&wc);
-                    }
-                    took |= count > 0;
-                    if count < BATCH {
-                        return took;
-                    }
+            match self.nic.next_completion() {
+                Ok(Some(wc)) => {
+                    took = true;
+                    self.completed(&wc);
                 }
+                Ok(None) => return took,
                 Err(_) => {
-                    (0..self.links.len()).for_each(|number| self.lose(number, true));
+                    self.numbers().into_iter().for_each(|number| self.lose(number, true));
                     return true;
                 }
             }
@@ -403,24 +385,24 @@ impl Connections {
 
     fn completed(&mut self, wc: &Wc) {
         let (number, slot) = of_completion(wc);
-        let number = number as usize;
-        let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
+        let Some(number) = self.links.place_of(number) else { return };
+        let link = &mut self.links[number];
         if !wc.is_ok() {
             return self.lose(number, true);
         }
         match slot {
             Some(slot) => match link.received(slot, wc.byte_len) {
                 Ok(()) => {
-                    if link.has_queue() {
+                    if link.endpoint.has_backlog() {
                         self.pump(number);
                     }
                     self.mark_readable(number);
                 }
                 Err(_) => self.lose(number, false),
             },
-            None => match link.sent() {
+            None => match link.endpoint.completed() {
                 Ok(key) => {
-                    self.events.extend(key.map(Event::Moved));
+                    self.events.extend(key.map(Event::Accessed));
                     self.pump(number);
                 }
                 Err(_) => self.lose(number, true),
@@ -429,7 +411,7 @@ impl Connections {
     }
 
     fn pump(&mut self, number: usize) {
-        let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
+        let Some(link) = self.links.get_mut(number) else { return };
         let pumped = link.pump(&mut self.left);
         self.has_sent_queued = true;
         self.events
@@ -440,6 +422,7 @@ impl Connections {
     }
 
     /// Gives up a link. Messages that have arrived can still be read if `keep_received`.
+    #[cold]
     pub(crate) fn lose(&mut self, number: usize, keep_received: bool) {
         let Some(link) = self.link(number) else { return };
         link.end(keep_received);
@@ -453,129 +436,105 @@ impl Connections {
     }
 
     fn forget(&mut self, number: usize) {
-        let Some(link) = self.links.get_mut(number).and_then(Option::take) else { return };
-        self.trust.forget(number);
-        let was_open = !link.is_given_up;
-        let (slots, inboxes) = link.into_memory();
-        self.nic.give_room_back();
-        self.nic.give_memory_back(slots, inboxes, was_open);
+        let Some(link) = self.links.remove(number) else { return };
+        self.readable.retain(|other| *other != number);
+        self.trust.wireup.forget(number);
+        link.endpoint.destroy(&mut self.nic, !link.is_given_up);
     }
 
     fn connection_event(&mut self, event: CmEvent) {
-        let (qp_num, said, refusal) = match event {
-            CmEvent::ConnectRequest(request) => return self.handle_request(request),
-            CmEvent::Established { qp_num, private_data, .. } => (qp_num, Some(private_data), None),
-            CmEvent::Rejected { qp_num, private_data } => (qp_num, None, Some(private_data)),
-            CmEvent::ConnectFailed { qp_num, .. } | CmEvent::Disconnected { qp_num } => (qp_num, None, None),
+        let (qp_num, event) = match ConnEvent::of(event) {
+            Ok(event) => event,
+            Err(request) => return self.handle_request(*request),
         };
-        let is_it = |link: &Option<Connection>| link.as_ref().is_some_and(|link| link.qp().num() == qp_num);
-        let Some(number) = self.links.iter().position(is_it) else { return };
-        let Some(link) = self.links[number].as_ref() else { return };
+        let found = self.links.iter().find(|(_, link)| link.endpoint.qp().num() == qp_num);
+        let Some(number) = found.map(|(number, _)| number) else { return };
+        let link = &mut self.links[number];
         if link.is_given_up {
             return self.forget(number);
         }
-        // Until the peer's own request arrives, retrying is cheap, and detects a peer that has exited
-        // meanwhile.
-        if let Some(refusal) = refusal
-            && !link.is_lost
-            && (refusal.starts_with(CROSSED) || self.trust.can_ask_again(number, &refusal))
-            && self.request_link(number).is_ok()
-        {
+        if link.is_lost {
             return;
         }
-        let Some(said) = said else {
-            // Messages that arrived before the loss still count.
-            self.poll_completions();
-            return self.lose(number, true);
-        };
-        let Some(link) = self.links[number].as_mut().filter(|link| !link.is_lost) else { return };
-        if link.is_active {
-            let Some(offers) = self.trust.check_reply(number, &said) else { return self.lose(number, false) };
-            link.set_offer(offers);
-        }
-        match link.opened() {
-            Ok(()) => {
-                if link.is_mapped() {
-                    self.mark_readable(number);
-                }
-                self.pump(number);
-            }
-            Err(_) => self.lose(number, true),
-        }
-    }
-
-    /// Handles the connect request of a process that has proved its identity.
-    fn handle_request(&mut self, mut request: ConnectRequest) {
-        let number = self.links.len();
-        // If a refusal cannot be sent, the connection has failed, which the peer detects.
-        let Some(verified) = request.take_screened::<VerifiedRequest>() else {
-            return drop(request.reject(b"no"));
-        };
-        let peer = verified.peer;
-        let own = self.to.get(&peer).copied().filter(|own| self.is_active(*own));
-        let stage = if own.is_some() { ConnStage::Connecting } else { ConnStage::None };
-        if answer(stage, self.me, peer) == Answer::Crossed {
-            return drop(request.reject(CROSSED));
-        }
-        let Ok(mut link) = Connection::new(&mut self.nic, number, peer, false) else {
-            return drop(request.reject(b"no"));
-        };
-        link.set_offer(verified.offers);
-        let Some(said) = self.trust.reply(&verified, link.offer()) else {
-            let (slots, inboxes) = link.into_memory();
-            self.nic.give_room_back();
-            self.nic.give_memory_back(slots, inboxes, true);
-            return drop(request.reject(b"no"));
-        };
-        let accepted = self.nic.cm.accept(request, link.qp(), &ConnParam::with_private_data(said));
-        self.add(link);
-        if accepted.is_err() {
-            return self.forget(number);
-        }
-        self.set_known(peer, Some(number));
-        if let Some(own) = own {
-            self.replace(own, number);
-        }
-    }
-
-    fn is_active(&self, number: usize) -> bool {
-        self.links[number].as_ref().is_some_and(|link| link.is_active)
-    }
-
-    /// Replaces this process's connection attempt by the peer's. A link that is open already is left to fail:
-    /// its peer has lost it, or it would not connect again.
-    fn replace(&mut self, own: usize, by: usize) {
-        let Ok([Some(own_link), Some(link)]) = self.links.get_disjoint_mut([own, by]) else { return };
-        if own_link.is_open {
-            return;
-        }
-        own_link.move_queue_to(link);
-        (own_link.is_given_up, own_link.is_lost) = (true, true);
-        self.replaced.push((own, by));
-        if let Some(place) = self.readable.iter().position(|number| *number == own) {
-            self.readable.swap_remove(place);
-        }
-    }
-
-    /// Whether no message is queued.
-    pub(crate) fn is_drained(&self) -> bool {
-        !self.links.iter().flatten().any(Connection::has_queue)
-    }
-
-    /// Requests a completion for when everything sent has arrived.
-    pub(crate) fn request_idle(&mut self) {
-        for number in 0..self.links.len() {
-            if let Some(link) = self.link(number)
-                && link.request_idle().is_err()
-            {
+        match self.trust.wireup.outcome(number, &mut link.endpoint, event) {
+            Outcome::Established => self.opened(number),
+            Outcome::Again if self.request_link(number).is_ok() => {}
+            Outcome::Unproved => self.lose(number, false),
+            Outcome::Again | Outcome::Refused(_) | Outcome::Ended(_) => {
+                // Messages that arrived before the loss still count.
+                self.poll_completions();
                 self.lose(number, true);
             }
         }
     }
 
+    fn opened(&mut self, number: usize) {
+        let link = &mut self.links[number];
+        if link.endpoint.open().is_err() {
+            return self.lose(number, true);
+        }
+        if link.is_mapped() {
+            self.mark_readable(number);
+        }
+        self.pump(number);
+    }
+
+    /// Handles the connect request of a process that has proved its identity.
+    fn handle_request(&mut self, mut request: ConnectRequest) {
+        // If a refusal cannot be sent, the connection has failed, which the peer detects.
+        let Some(proved) = request.take_screened::<Proved>() else {
+            return drop(request.reject(b"no"));
+        };
+        let peer = trust::process(proved.from());
+        let own = self.to.get(&peer).copied().filter(|own| self.is_active(*own));
+        let stage = if own.is_some() { ConnStage::Connecting } else { ConnStage::None };
+        if answer(stage, self.me, peer) == Answer::Crossed {
+            return drop(request.reject(CROSSED));
+        }
+        let Ok(mut link) = self.new_link(peer, false) else {
+            return drop(request.reject(b"no"));
+        };
+        let accepted = self.trust.wireup.accept(&self.nic, (request, &proved), &mut link.endpoint);
+        // An own link that is open is left to fail: its peer has lost it, or it would not connect again.
+        let given_up = own.filter(|own| accepted.is_ok() && !self.links[*own].endpoint.is_open);
+        if let Some(own) = given_up {
+            let own_link = &mut self.links[own];
+            link.endpoint.inherit(&mut own_link.endpoint);
+            (own_link.is_given_up, own_link.is_lost, own_link.is_readable) = (true, true, false);
+            self.readable.retain(|number| *number != own);
+        }
+        let number = self.add(link);
+        if accepted.is_err() {
+            return self.forget(number);
+        }
+        self.set_known(peer, Some(number));
+        self.replaced.extend(given_up.map(|own| (own, number)));
+    }
+
+    fn is_active(&self, number: usize) -> bool {
+        self.links.get(number).is_some_and(|link| link.is_active)
+    }
+
+    /// Whether no message is queued.
+    pub(crate) fn is_drained(&self) -> bool {
+        !self.links.values().any(|link| link.endpoint.has_backlog())
+    }
+
+    /// Requests a completion for when everything sent has arrived.
+    pub(crate) fn request_idle(&mut self) {
+        for number in self.numbers() {
+            self.act(number, |link| link.endpoint.request_idle());
+        }
+    }
+
     /// Whether all requested transfers have completed.
     pub(crate) fn is_idle(&self) -> bool {
-        self.links.iter().flatten().all(|link| link.is_lost || link.is_idle())
+        self.links.values().all(|link| link.is_lost || link.endpoint.is_idle())
+    }
+
+    /// The places of all links.
+    fn numbers(&self) -> Vec<usize> {
+        self.links.iter().map(|(number, _)| number).collect()
     }
 }
 
@@ -642,8 +601,9 @@ mod tests {
             }
         }
         for (mut connections, to) in both.into_iter().zip([b, a]) {
+            let numbers = connections.numbers();
             let open: Vec<usize> =
-                (0..connections.links.len()).filter(|link| connections.link(*link).is_some()).collect();
+                numbers.into_iter().filter(|link| connections.link(*link).is_some()).collect();
             assert_eq!(open, [connections.link_to(to).expect("a link")]);
             let lost = connections.events.iter().filter(|event| matches!(event, Event::Lost(_))).count();
             assert_eq!(lost, 0);
@@ -668,7 +628,7 @@ mod tests {
         while take(&mut victim).is_none() {
             honest.poll(false);
         }
-        let (links, known) = (victim.links.len(), victim.known(honest.me()));
+        let (links, known) = (victim.numbers(), victim.known(honest.me()));
         stranger.me = honest.me();
         let attempt = stranger.link_to(victim.me()).expect("an attempt");
         stranger.send(attempt, numbered(7), Payload::NONE, None);
@@ -676,7 +636,7 @@ mod tests {
             assert_eq!(take(&mut victim), None, "a message of the stranger");
             stranger.poll(false);
         }
-        assert_eq!((victim.links.len(), victim.known(honest.me())), (links, known));
+        assert_eq!((victim.numbers(), victim.known(honest.me())), (links, known));
         let back = victim.link_to(honest.me()).expect("the link");
         victim.send(back, numbered(1), Payload::NONE, None);
         loop {
@@ -709,7 +669,7 @@ mod tests {
         while take(&mut to).is_none() {
             from.poll(false);
         }
-        to.trust.admission().refused()
+        to.trust.wireup.admission().refused()
     }
 
     #[test]

@@ -2,28 +2,25 @@
 //!
 //! All processes with the same key trust each other. A request proves that its sender has the key and is the
 //! process that it claims to be; the reply proves this for the other side. Both use the messages of the crate
-//! `auth`. Two memory offers are longer than the field for the offer, so the field holds a digest and the
-//! offers follow in the clear.
+//! `auth`, and offer the memory of the sender's rings.
 //!
 //! A process chooses a random seed for its challenges. If a peer does not know the seed, its first request is
 //! refused with a challenge, and it connects again. Where no other user can read or replay requests, seeds
 //! are derived from the key, and one request is enough: on devices that map memory of peers, which are
 //! processes of the same user on the same host, and in virtual time.
 
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use auth::{Challenge, Identity, Key, Protocol, Proved, REPLY, REQUEST, Seed};
-use transport::{Admission, Attempts, ConnectTarget, Peers, Rejection};
+use auth::{Challenge, Identity, Key, Protocol, Seed};
+use transport::{ConnectTarget, Peers, Wireup};
 use verbs::host::Host;
 use verbs::{Device, Error, Result};
 
-use crate::link::wire::{OFFERS, Offers, offer, parse_offer};
 use crate::objects::process::Process;
 
 /// The protocol of links. The magic changes with every change of the wire format.
-pub const PROTOCOL: Protocol = Protocol { name: "portals", magic: *b"ptl\x04" };
+pub const PROTOCOL: Protocol = Protocol { name: "portals", magic: *b"ptl\x05" };
+
 /// A process's identity in proofs.
 fn identity(process: Process) -> Identity {
     let mut bytes = [0; auth::IDENTITY];
@@ -33,48 +30,14 @@ fn identity(process: Process) -> Identity {
 }
 
 /// The process that an identity names.
-fn process(Identity(bytes): Identity) -> Process {
+pub(crate) fn process(Identity(bytes): Identity) -> Process {
     let [a, b, c, d, e, f, g, h, ..] = bytes;
     Process { nid: u32::from_le_bytes([a, b, c, d]), pid: u32::from_le_bytes([e, f, g, h]) }
-}
-
-/// The offers after a message, and their digest. Transports may cut or append zeros; zeros offer nothing.
-fn offers_behind(key: &Key, said: &[u8], message: usize) -> (Option<Offers>, [u8; auth::OFFER]) {
-    let mut bytes = [0; OFFERS];
-    let behind = said.get(message..).unwrap_or_default();
-    let len = behind.len().min(OFFERS);
-    bytes[..len].copy_from_slice(&behind[..len]);
-    (parse_offer(&bytes), digest(key, &bytes))
-}
-
-fn digest(key: &Key, offers: &[u8; OFFERS]) -> [u8; auth::OFFER] {
-    key.derive("portals offers", &[offers]).to_bytes()
-}
-
-/// The offer field of a request without memory offers: a digest of 16 bytes under the key.
-#[must_use]
-pub fn no_offers(key: &Key) -> [u8; auth::OFFER] {
-    digest(key, &[0; OFFERS])
-}
-
-/// Offers as bytes: the digest of the padded form, and the bytes to send.
-fn offered(key: &Key, offers: Option<Offers>) -> ([u8; auth::OFFER], Vec<u8>) {
-    let (mut padded, sent) = ([0; OFFERS], offer(offers));
-    padded[..sent.len()].copy_from_slice(&sent);
-    (digest(key, &padded), sent)
 }
 
 /// The seed of a process where seeds are derived from the key.
 fn known_seed(key: &Key, process: Process) -> Seed {
     Seed::from_key(key.derive("portals seed", &[&identity(process).0]))
-}
-
-/// A valid connect request: the process that sent it, and its offers.
-#[derive(Debug)]
-pub(crate) struct VerifiedRequest {
-    pub(crate) peer: Process,
-    pub(crate) offers: Option<Offers>,
-    proved: Proved,
 }
 
 /// The processes that may connect to this one: all others with its key.
@@ -89,19 +52,9 @@ impl Peers for KeyHolders {
         let is_other = process(from) != self.me && identity(process(from)) == from;
         is_other.then(|| self.key.clone())
     }
-
-    fn admit(&self, proved: Proved, said: &[u8]) -> Option<Box<dyn Any + Send>> {
-        let (offers, digest) = offers_behind(&self.key, said, REQUEST);
-        let verified = VerifiedRequest { peer: process(proved.from()), offers, proved };
-        (*verified.proved.offer() == digest).then(|| Box::new(verified) as Box<dyn Any + Send>)
-    }
 }
 
-/// Checks connect requests. It opens when the process knows its number; before, no one can know where it
-/// listens.
-type LinkAdmission = Admission<KeyHolders>;
-
-/// The secrets by which a process proves its identity, and its unanswered requests.
+/// The secrets by which a process proves its identity, and its connect requests.
 #[derive(Debug)]
 pub(crate) struct Trust {
     key: Key,
@@ -109,9 +62,9 @@ pub(crate) struct Trust {
     seed: Option<Seed>,
     /// Known seeds of other processes.
     seeds: BTreeMap<Process, Seed>,
-    admission: Arc<LinkAdmission>,
-    /// By link.
-    attempts: Attempts,
+    /// Requests by link. The check of incoming ones opens when the process knows its number; before, no one can
+    /// know where it listens.
+    pub(crate) wireup: Wireup<KeyHolders>,
 }
 
 impl Trust {
@@ -131,20 +84,14 @@ impl Trust {
     /// With a secret `own` of this process alone.
     fn of(key: Key, own: &Key, is_known: bool) -> Self {
         let seed = (!is_known).then(|| Seed::from_key(own.derive("seed", &[])));
-        let attempts = Attempts::new(PROTOCOL, own.derive("nonces", &[]));
-        let (seeds, admission) = (BTreeMap::new(), Arc::new(LinkAdmission::new(PROTOCOL, b"")));
-        Self { key, seed, seeds, admission, attempts }
-    }
-
-    /// The check for the listener.
-    pub(crate) fn admission(&self) -> &Arc<LinkAdmission> {
-        &self.admission
+        let wireup = Wireup::new(PROTOCOL, own.derive("nonces", &[]));
+        Self { key, seed, seeds: BTreeMap::new(), wireup }
     }
 
     /// Admits requests to `me`. Only the first call has an effect.
     pub(crate) fn open(&self, me: Process) {
         let seed = self.seed.clone().unwrap_or_else(|| known_seed(&self.key, me));
-        self.admission.open(identity(me), seed, KeyHolders { me, key: self.key.clone() });
+        self.wireup.admission().open(identity(me), seed, KeyHolders { me, key: self.key.clone() });
     }
 
     /// The seed of this process; `None` where it is derived from the key.
@@ -157,53 +104,21 @@ impl Trust {
         self.seeds.insert(process, seed);
     }
 
-    /// The private data of a link's connect request, with the last known challenge.
-    pub(crate) fn request(
-        &mut self,
-        link: usize,
-        (me, peer): (Process, Process),
-        offers: Option<Offers>,
-    ) -> Vec<u8> {
+    /// The other end of a connect request, with the challenge that is known for the first one.
+    pub(crate) fn target(&self, me: Process, peer: Process) -> ConnectTarget {
         let (key, from, to) = (self.key.clone(), identity(me), identity(peer));
         let challenge = match (self.seeds.get(&peer), &self.seed) {
             (Some(seed), _) => seed.challenge(PROTOCOL, from, 0),
             (None, Some(_)) => Challenge::UNKNOWN,
             (None, None) => known_seed(&key, peer).challenge(PROTOCOL, from, 0),
         };
-        let (digest, sent) = offered(&key, offers);
-        let request = self.attempts.request(link, ConnectTarget { key, from, to, challenge }, digest);
-        [&request[..], &sent].concat()
-    }
-
-    /// Whether a link's rejected request can be sent again, with another challenge.
-    pub(crate) fn can_ask_again(&mut self, link: usize, said: &[u8]) -> bool {
-        self.attempts.rejected(link, said) == Some(Rejection::Again)
-    }
-
-    /// The offers in the reply to a link's request; `None` if it proves nothing.
-    pub(crate) fn check_reply(&mut self, link: usize, said: &[u8]) -> Option<Option<Offers>> {
-        let proved = self.attempts.check_reply(link, said)?;
-        let (offers, digest) = offers_behind(&self.key, said, REPLY);
-        (proved == digest).then_some(offers)
-    }
-
-    /// Drops the state of a link's request.
-    pub(crate) fn forget(&mut self, link: usize) {
-        self.attempts.forget(link);
-    }
-
-    /// The private data of the reply to a request; `None` if the request was answered before.
-    pub(crate) fn reply(&self, verified: &VerifiedRequest, offers: Option<Offers>) -> Option<Vec<u8>> {
-        let (digest, sent) = offered(&self.key, offers);
-        let reply = self.admission.accept(&verified.proved, digest)?;
-        Some([&reply[..], &sent].concat())
+        ConnectTarget { key, from, to, challenge }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use transport::Offer;
-    use verbs::RemoteAddr;
+    use auth::{Attempt, OFFER, REQUEST, Rejected};
 
     use super::*;
 
@@ -215,66 +130,46 @@ mod tests {
         Trust::of(Key::from_bytes([key; 16]), &Key::from_bytes([key + 100; 16]), is_known)
     }
 
-    /// The admitted request.
-    fn passed(to: &Trust, said: &[u8]) -> VerifiedRequest {
-        *to.admission.check(said).expect("proved").downcast().expect("what passes")
-    }
-
-    fn offers() -> Option<Offers> {
-        Some([5, 6].map(|rkey| Offer { at: RemoteAddr { addr: 1 << 40, rkey }, len: 6400 }))
+    /// A connect request of one process to another.
+    fn attempt(from: &mut Trust, (me, peer): (Process, Process)) -> Attempt {
+        let ConnectTarget { key, from: own, to, challenge } = from.target(me, peer);
+        Attempt::new(PROTOCOL, key, (own, to), (challenge, from.wireup.next_nonce()), [7; OFFER])
     }
 
     #[test]
-    fn both_sides_are_proved_and_learn_the_offers_at_once_where_seeds_are_known() {
-        for offers in [offers(), None] {
-            let (mut from, to) = (trust(1, true), trust(1, true));
-            to.open(ME);
-            let verified = passed(&to, &from.request(0, (PEER, ME), offers));
-            assert_eq!((verified.peer, verified.offers), (PEER, offers));
-            let reply = to.reply(&verified, offers).expect("the first answer");
-            assert_eq!(to.reply(&verified, offers), None, "a replay");
-            assert_eq!(from.check_reply(0, &reply), Some(offers));
-        }
-    }
-
-    #[test]
-    fn where_seeds_are_not_known_a_challenge_is_asked_for_once() {
-        let (mut from, to) = (trust(1, false), trust(1, false));
-        assert_eq!(to.admission.check(&from.request(0, (PEER, ME), None)).expect_err("not open"), []);
+    fn request_is_proved_at_once_where_seeds_are_known() {
+        let to = trust(1, true);
         to.open(ME);
-        let refusal = to.admission.check(&from.request(0, (PEER, ME), offers())).expect_err("no challenge");
-        assert!(from.can_ask_again(0, &refusal));
-        let verified = passed(&to, &from.request(0, (PEER, ME), offers()));
-        let reply = to.reply(&verified, None).expect("the first answer");
-        assert_eq!(from.check_reply(0, &reply), Some(None));
+        let request = attempt(&mut trust(1, true), (PEER, ME)).request();
+        let proved = to.wireup.admission().check(&request).expect("proved");
+        assert_eq!((process(proved.from()), proved.offer()), (PEER, &[7; OFFER]));
+    }
+
+    #[test]
+    fn request_is_proved_the_second_time_where_seeds_are_not_known() {
+        let (mut from, to) = (trust(1, false), trust(1, false));
+        to.open(ME);
+        let first = attempt(&mut from, (PEER, ME));
+        let refusal = to.wireup.admission().check(&first.request()).expect_err("no challenge");
+        assert!(matches!(first.rejected(&refusal), Rejected::Again(_)));
+        from.learn(ME, to.seed().expect("a random seed"));
+        assert!(to.wireup.admission().check(&attempt(&mut from, (PEER, ME)).request()).is_ok());
     }
 
     #[test]
     fn another_key_another_process_and_changed_offers_are_refused() {
         let to = trust(1, true);
         to.open(ME);
-        let said = |key, ends| trust(key, true).request(0, ends, offers());
-        assert!(to.admission.check(&said(1, (PEER, ME))).is_ok());
-        assert!(to.admission.check(&said(2, (PEER, ME))).is_err(), "another key");
-        assert!(to.admission.check(&said(1, (PEER, PEER))).is_err(), "for another process");
-        assert!(to.admission.check(&said(1, (ME, ME))).is_err(), "from this process itself");
-        for at in 0..REQUEST + OFFERS {
+        let check = |said: &[u8]| to.wireup.admission().check(said);
+        let said = |key, ends| attempt(&mut trust(key, true), ends).request();
+        assert!(check(&said(1, (PEER, ME))).is_ok());
+        assert!(check(&said(2, (PEER, ME))).is_err(), "another key");
+        assert!(check(&said(1, (PEER, PEER))).is_err(), "for another process");
+        assert!(check(&said(1, (ME, ME))).is_err(), "from this process itself");
+        for at in 0..REQUEST {
             let mut changed = said(1, (PEER, ME));
             changed[at] ^= 1;
-            assert!(to.admission.check(&changed).is_err(), "byte {at}");
-        }
-        assert!(to.admission.check(&said(1, (PEER, ME))[..REQUEST]).is_err(), "without its offers");
-    }
-
-    #[test]
-    fn a_reply_with_changed_offers_is_refused() {
-        for at in 0..REPLY + OFFERS {
-            let (mut from, to) = (trust(1, true), trust(1, true));
-            to.open(ME);
-            let verified = passed(&to, &from.request(0, (PEER, ME), None));
-            let mut reply = to.reply(&verified, offers()).expect("the first answer");
-            reply[at] ^= 1;
-            assert_eq!(from.check_reply(0, &reply), None, "byte {at}");
+            assert!(check(&changed).is_err(), "byte {at}");
         }
     }
 }

@@ -8,14 +8,15 @@
 //! address (8) and key (4, and 4 unused) of their memory; and the operand (32), if there is one. An answer
 //! continues with length and offset (8 each). Inline data follow.
 //!
-//! In a ring, the total length replaces the credits, and a request with inline data omits their length: so 8
-//! bytes fit into one cache line with their request.
+//! A request with inline data omits their length, which follows from the total length: so 8 bytes fit into one
+//! cache line of a ring with their request. In a ring, the total length replaces the credits. On NICs that match
+//! messages, data travel apart from their request, which has their length.
 
 use crate::objects::atomic::{Datatype, ELEMENT_MAX, Op, Operand};
 use crate::objects::event::{Fail, List};
 use crate::objects::message::{AckReq, Action, Answer, Request};
 use crate::objects::process::Process;
-use transport::{Header, HeaderBytes, LINE_WORDS, LineMessage, Offer};
+use transport::{Header, HeaderBytes, LINE_WORDS, LineMessage, Payload};
 use verbs::RemoteAddr;
 
 /// Bytes of the longest message without data.
@@ -67,18 +68,6 @@ const REQUEST: u8 = 1;
 const ANSWER: u8 = 2;
 const CREDIT: u8 = 3;
 
-/// The virtual channel and the credits of a message, from its first bytes: no channel for pure credits.
-pub(crate) const fn arrival(first: [u8; 4]) -> (Option<VirtualChannel>, u16) {
-    let [kind, _, requests, answers] = first;
-    let channel = match kind {
-        CREDIT => None,
-        REQUEST => Some(VirtualChannel::Request),
-        // Parsing detects an invalid kind.
-        _ => Some(VirtualChannel::Answer),
-    };
-    (channel, u16::from_le_bytes([requests, answers]))
-}
-
 const EXPOSED: u8 = 1;
 const OPERAND: u8 = 2;
 const ACK_SHIFT: u32 = 2;
@@ -114,25 +103,6 @@ impl Reader<'_> {
     }
 }
 
-/// The reject data for a connect request that crossed with this process's own, which wins.
-pub(crate) const CROSSED: &[u8] = b"crossed";
-
-/// The memory for the messages of each [`VirtualChannel`].
-pub(crate) type Offers = [Offer; 2];
-
-/// Bytes of [`Offers`].
-pub(crate) const OFFERS: usize = 2 * Offer::LEN;
-
-/// Offers as bytes; empty without offers.
-pub(crate) fn offer(offers: Option<Offers>) -> Vec<u8> {
-    offers.map_or(Vec::new(), |offers| offers.map(|offer| offer.bytes()).concat())
-}
-
-/// The offers at the front of these bytes; `None` for zeros, or if there are fewer bytes.
-pub(crate) fn parse_offer(bytes: &[u8]) -> Option<Offers> {
-    Some([Offer::parse(bytes)?, Offer::parse(bytes.get(Offer::LEN..)?)?])
-}
-
 fn action_number(action: &Action) -> u8 {
     match action {
         Action::Put => 0,
@@ -144,25 +114,16 @@ fn action_number(action: &Action) -> u8 {
 }
 
 impl Message {
-    /// Its virtual channel; pure credits need none.
-    #[inline]
-    pub(crate) const fn channel(&self) -> VirtualChannel {
-        match self {
-            Self::Request { .. } => VirtualChannel::Request,
-            Self::Answer { .. } | Self::Credit => VirtualChannel::Answer,
-        }
-    }
-
-    /// Its bytes for sending, with no credits filled in.
+    /// Its bytes for NICs that carry data apart from the message.
     pub(crate) fn bytes(&self) -> HeaderBytes {
         self.written(false)
     }
 
     #[inline]
-    fn written(&self, in_ring: bool) -> HeaderBytes {
+    fn written(&self, has_data: bool) -> HeaderBytes {
         match self {
             Self::Request { interface, request, exposed } => {
-                let says_length = !in_ring || !request.action.brings() || exposed.is_some();
+                let says_length = !has_data || !request.action.brings() || exposed.is_some();
                 let first = u64::from(REQUEST) | u64::from(*interface) << 8;
                 request_bytes(first, request, (exposed.as_ref(), says_length))
             }
@@ -185,7 +146,6 @@ impl Message {
     }
 }
 
-/// In a ring a message omits the length of inline data, which follows from the total length.
 impl Header for Message {
     type Short = [u64; LINE_HEAD];
 
@@ -378,62 +338,81 @@ fn parse_request(
     Some(Message::Request { interface, request: said.with(fixed), exposed })
 }
 
-/// Maximum bytes of data in a line, and the index of the word that holds them.
+/// Maximum bytes of data in a line.
 const LINE_MAX: usize = 8;
-pub(crate) const LINE_DATA: usize = 2;
 
-/// Whether a message with `data` bytes can use a [line](transport::DuplexLine): a short put without an event
-/// at its initiator.
-#[inline]
-pub(crate) fn fits_line(message: &Message, data: usize) -> bool {
-    let Message::Request { request, exposed: None, .. } = message else { return false };
-    let is_plain = request.action == Action::Put && request.ack == AckReq::None;
-    let is_short = data <= LINE_MAX && request.pt_index <= u32::from(u16::MAX);
-    is_plain && is_short && request.hdr_data == 0 && request.remote_offset == 0
-}
+impl transport::Message for Message {
+    const CREDIT: Self = Self::Credit;
+    const LINE_PAYLOAD: usize = 2;
 
-/// The line message of a request that [`fits_line`]; `records` of the ring precede it, and `load` copies its
-/// data.
-#[inline]
-pub(crate) fn line_message(
-    message: &Message,
-    len: usize,
-    records: u16,
-    load: impl FnOnce(&mut [u8]),
-) -> Option<LineMessage> {
-    let Message::Request { interface, request, .. } = message else { return None };
-    let mut data = [0; LINE_MAX];
-    load(&mut data[..len]);
-    let who = pair(request.initiator.nid, request.uid);
-    let words = [request.match_bits, who, u64::from_ne_bytes(data)];
-    Some(LineMessage { kind: *interface << 4 | len as u8, records, label: request.pt_index, words })
-}
+    #[inline]
+    fn channel(&self) -> usize {
+        match self {
+            Self::Request { .. } => VirtualChannel::Request as usize,
+            Self::Answer { .. } | Self::Credit => VirtualChannel::Answer as usize,
+        }
+    }
 
-/// Parses a line message into `message`, and returns its data length, limited to the maximum.
-#[inline]
-pub(crate) fn parse_line(short: &LineMessage, message: &mut Message) -> usize {
-    let (interface, len) = (short.kind >> 4 & 3, usize::from(short.kind & 15).min(LINE_MAX));
-    let [match_bits, who, _] = short.words;
-    let request = Request {
-        operation: 0,
-        action: Action::Put,
-        ack: AckReq::None,
-        initiator: Process::rank(who as u32),
-        uid: (who >> 32) as u32,
-        pt_index: short.label & u32::from(u16::MAX),
-        match_bits,
-        remote_offset: 0,
-        length: len as u64,
-        hdr_data: 0,
-    };
-    *message = Message::Request { interface, request, exposed: None };
-    len
+    fn channel_of(first: u8) -> Option<usize> {
+        match first {
+            CREDIT => None,
+            REQUEST => Some(VirtualChannel::Request as usize),
+            // Parsing detects an invalid kind.
+            _ => Some(VirtualChannel::Answer as usize),
+        }
+    }
+
+    #[inline]
+    fn header_max(&self) -> usize {
+        HEAD_MAX
+    }
+
+    /// Short puts without an event at their initiator.
+    #[inline]
+    fn fits_line(&self, payload: usize) -> bool {
+        let Self::Request { request, exposed: None, .. } = self else { return false };
+        let is_plain = request.action == Action::Put && request.ack == AckReq::None;
+        let is_short = payload <= LINE_MAX && request.pt_index <= u32::from(u16::MAX);
+        is_plain && is_short && request.hdr_data == 0 && request.remote_offset == 0
+    }
+
+    #[inline]
+    fn encode_line(&self, payload: &impl Payload, records: u16) -> Option<LineMessage> {
+        let Self::Request { interface, request, .. } = self else { return None };
+        let (len, mut data) = (payload.len(), [0; LINE_MAX]);
+        payload.load(&mut data[..len]);
+        let who = pair(request.initiator.nid, request.uid);
+        let words = [request.match_bits, who, u64::from_ne_bytes(data)];
+        Some(LineMessage { kind: *interface << 4 | len as u8, records, label: request.pt_index, words })
+    }
+
+    /// The length of the data is limited to the maximum.
+    #[inline]
+    fn decode_line(&mut self, line: &LineMessage) -> Option<usize> {
+        let (interface, len) = (line.kind >> 4 & 3, usize::from(line.kind & 15).min(LINE_MAX));
+        let [match_bits, who, _] = line.words;
+        let request = Request {
+            operation: 0,
+            action: Action::Put,
+            ack: AckReq::None,
+            initiator: Process::rank(who as u32),
+            uid: (who >> 32) as u32,
+            pt_index: line.label & u32::from(u16::MAX),
+            match_bits,
+            remote_offset: 0,
+            length: len as u64,
+            hdr_data: 0,
+        };
+        *self = Self::Request { interface, request, exposed: None };
+        Some(len)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use host::Rng;
+    use transport::Message as _;
 
     fn short_put(number: u64) -> Message {
         let request = Request {
@@ -457,26 +436,25 @@ mod tests {
     fn line_messages_are_parsed_as_made() {
         for number in 0..1000 {
             let (message, len) = (short_put(number), (number % 9) as usize);
-            let short = line_message(&message, len, 3, |data| data.fill(number as u8)).expect("a request");
-            assert!(fits_line(&message, len) && short.records == 3 && short.kind < 128);
+            let data = vec![number as u8; len];
+            let short = message.encode_line(&data.as_slice(), 3).expect("a request");
+            assert!(message.fits_line(len) && short.records == 3 && short.kind < 128);
             let mut said = Message::Credit;
-            assert_eq!((parse_line(&short, &mut said), said), (len, message));
-            assert_eq!(short.words[LINE_DATA].to_ne_bytes()[..len], vec![number as u8; len]);
+            assert_eq!((said.decode_line(&short), said), (Some(len), message));
+            assert_eq!(short.words[Message::LINE_PAYLOAD].to_ne_bytes()[..len], data);
         }
         for kind in 0..128 {
             let mut message = Message::Credit;
             let short = LineMessage { kind, records: 0, label: u32::MAX, words: [u64::MAX; 3] };
-            let len = parse_line(&short, &mut message);
-            assert!(len <= LINE_MAX && fits_line(&message, len));
+            let len = message.decode_line(&short).expect("any is read");
+            assert!(len <= LINE_MAX && message.fits_line(len));
         }
     }
 
     /// Goal: messages that a line cannot hold are left to the ring.
     #[test]
     fn messages_that_a_line_cannot_hold_are_left_to_the_ring() {
-        assert!(
-            fits_line(&short_put(8), 8) && !fits_line(&short_put(1), 9) && !fits_line(&Message::Credit, 0)
-        );
+        assert!(short_put(8).fits_line(8) && !short_put(1).fits_line(9) && !Message::Credit.fits_line(0));
         let changed = |change: fn(&mut Request)| {
             let Message::Request { interface, mut request, .. } = short_put(1) else { return short_put(1) };
             change(&mut request);
@@ -489,7 +467,7 @@ mod tests {
             |it| it.pt_index = 1 << 16,
             |it| it.action = Action::Get,
         ];
-        assert!(changes.into_iter().all(|change| !fits_line(&changed(change), 1)));
+        assert!(changes.into_iter().all(|change| !changed(change).fits_line(1)));
     }
 
     fn messages() -> Vec<Message> {
@@ -543,27 +521,18 @@ mod tests {
     }
 
     #[test]
-    fn messages_roundtrip() {
+    fn messages_without_their_data_roundtrip() {
         for message in messages() {
-            let mut bytes = message.bytes().as_slice().to_vec();
-            let head = bytes.len();
-            assert_eq!(bytes[2..4], [0; 2], "the transport's");
-            bytes[2..4].copy_from_slice(&[5, 17]);
-            assert!(head <= HEAD_MAX);
-            bytes.extend(b"data");
-            let channel = (message != Message::Credit).then_some(message.channel());
-            assert_eq!(
-                arrival([bytes[0], bytes[1], bytes[2], bytes[3]]),
-                (channel, u16::from_le_bytes([5, 17]))
-            );
-            assert_eq!(Message::parse(&bytes, head + 4), Some((message, head)));
+            let bytes = message.bytes();
+            let head = bytes.as_slice().len();
+            assert_eq!(Message::parse(bytes.as_slice(), head), Some((message, head)));
         }
     }
 
-    /// Goal: a record means the same as the message, except for the length of inline data; with 8 bytes of
-    /// data it is a cache line.
+    /// Goal: a message is parsed as it was encoded, with the length of its inline data; a put of 8 bytes is a
+    /// cache line.
     #[test]
-    fn records_roundtrip() {
+    fn messages_roundtrip() {
         for mut message in messages() {
             if let Message::Request { request, exposed: None, .. } = &mut message
                 && request.action.brings()
@@ -573,7 +542,9 @@ mod tests {
             let bytes = message.encode().as_slice().to_vec();
             let head = bytes.len();
             assert_eq!(bytes[2..4], [0; 2], "the transport's");
-            assert!(![0, 0xff].contains(&bytes[0]));
+            assert!(![0, 0xff].contains(&bytes[0]) && head <= HEAD_MAX);
+            let channel = (message != Message::Credit).then_some(message.channel());
+            assert_eq!(Message::channel_of(bytes[0]), channel);
             assert_eq!(Message::parse(&bytes, head + 8), Some((message.clone(), head)));
             let is_put = |message: &Message| matches!(message, Message::Request { request, exposed: None, .. } if request.action == Action::Put);
             // A put also has a line encoding with the same meaning.
@@ -589,16 +560,6 @@ mod tests {
                 assert!((0..head).all(|len| read.decode_short(&line, len).is_none()), "there is less");
             }
         }
-    }
-
-    #[test]
-    fn offers_are_parsed_and_zeros_are_none() {
-        let offers = [5, 6].map(|rkey| Offer { at: RemoteAddr { addr: 1 << 40, rkey }, len: 6400 });
-        for offers in [None, Some(offers)] {
-            assert_eq!(parse_offer(&offer(offers)), offers);
-        }
-        assert_eq!(parse_offer(&offer(Some(offers))[..31]), None);
-        assert_eq!(parse_offer(&[0; OFFERS]), None);
     }
 
     /// Goal: any bytes are parsed or refused. Method: each message cut at each length, and with each byte

@@ -37,7 +37,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         for device in ["shm", "iwarp"] {
             let round = AttackedJob::start(device).and_then(|(job, seed)| {
                 let addr = job.addr;
-                let forger = Forger::new(PROTOCOL, Claim::Guessed(seed), |_| [7; OFFER])?;
+                let forger = Forger::new(PROTOCOL, Claim::Guessed(seed), [7; OFFER])?;
                 match device {
                     "shm" => {
                         attack_listener(job, &mut ShmImpostors::new(addr, forger)?, count, &mut budget.rng)

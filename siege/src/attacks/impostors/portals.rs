@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use auth::{Challenge, IDENTITY, Identity, JOB_KEY, Key};
+use auth::{Challenge, IDENTITY, Identity, JOB_KEY, Key, OFFER};
 use portals::PROTOCOL;
 use rustix::process::Pid;
 
@@ -41,7 +41,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         for device in ["shm", "iwarp"] {
             let round = PortalsServer::start(program, device).and_then(|(target, claim)| {
                 let (addr, rng) = (target.addr, &mut budget.rng);
-                let forger = Forger::new(PROTOCOL, claim, portals::no_offers)?;
+                let forger = Forger::new(PROTOCOL, claim, [0; OFFER])?;
                 match device {
                     "shm" => attack_listener(target, &mut ShmImpostors::new(addr, forger)?, count, rng),
                     _ => attack_listener(target, &mut TcpImpostors::new(addr, Mpa(forger)), count, rng),

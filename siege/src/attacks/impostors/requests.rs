@@ -36,14 +36,10 @@ pub(super) struct Forger {
 }
 
 impl Forger {
-    /// With a random key; `offer` is the protocol's data in a request under that key.
-    pub(super) fn new(
-        protocol: Protocol,
-        claim: Claim,
-        offer: impl FnOnce(&Key) -> [u8; OFFER],
-    ) -> Result<Self> {
+    /// With a random key; `offer` is the protocol's data in a request.
+    pub(super) fn new(protocol: Protocol, claim: Claim, offer: [u8; OFFER]) -> Result<Self> {
         let key = Key::random()?;
-        Ok(Self { protocol, nonces: Nonces::new(key.clone()), offer: offer(&key), key, claim })
+        Ok(Self { protocol, nonces: Nonces::new(key.clone()), offer, key, claim })
     }
 
     /// The private data of a request.

@@ -11,7 +11,6 @@ use crate::p2p::matching::Envelope;
 use crate::p2p::operation::{ArrivedData, MatchReport, OpState, Operation, UnexpectedBody};
 use crate::p2p::proto::{Conditions, Proto};
 use crate::p2p::wire::MatchKey;
-use crate::peers::connection::Payload;
 use crate::status::Status;
 
 /// MPI's modes of sending.
@@ -138,10 +137,7 @@ impl Engine {
             | Proto::EagerRing
             | Proto::EagerWrite
             | Proto::EagerInline
-            | Proto::EagerCopy => {
-                let payload = copy.map_or(Payload::User(buffer), Payload::Own);
-                self.send_eager(to, match_key, payload, awaits_fin)
-            }
+            | Proto::EagerCopy => self.send_eager(to, match_key, (buffer, copy), awaits_fin),
         }
     }
 

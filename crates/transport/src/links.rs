@@ -3,9 +3,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use host::{SlotKey, SlotTable};
-
-use crate::peers::connection::Connection;
+use verbs::host::{SlotKey, SlotTable};
 
 /// The low bits of a number are the place; the bits above are the generation of that place.
 const PLACE_BITS: u32 = 22;
@@ -13,66 +11,78 @@ const PLACES_MAX: u32 = 1 << PLACE_BITS;
 const GENERATIONS: u32 = u32::MAX >> PLACE_BITS;
 
 /// Connections by place. A place is a small number; it belongs to one connection until that is [removed](Links::remove).
-#[derive(Debug, Default)]
-pub(crate) struct Links(SlotTable<Connection, GENERATIONS>);
+#[derive(Debug)]
+pub struct Links<T>(SlotTable<T, GENERATIONS>);
 
-impl Links {
+impl<T> Default for Links<T> {
+    fn default() -> Self {
+        Self(SlotTable::default())
+    }
+}
+
+impl<T> Links<T> {
     /// The number of the next connection; `None` when all places are in use.
-    pub(crate) fn vacancy(&self) -> Option<u32> {
+    pub fn vacancy(&self) -> Option<u32> {
         self.0.vacancy(PLACES_MAX).map(|key| key.generation() << PLACE_BITS | key.slot())
     }
 
     /// Adds a connection that was created with the number of the [vacancy](Links::vacancy); returns its place.
-    pub(crate) fn insert(&mut self, connection: Connection) -> usize {
+    pub fn insert(&mut self, connection: T) -> usize {
         self.0.insert(connection).slot() as usize
     }
 
     /// The place of the connection with this number, unless it has been removed.
     #[inline]
-    pub(crate) fn place_of(&self, number: u32) -> Option<usize> {
+    pub fn place_of(&self, number: u32) -> Option<usize> {
         let key = SlotKey::new(number & (PLACES_MAX - 1), number >> PLACE_BITS);
         self.0.get(key).map(|_| key.slot() as usize)
     }
 
     /// The connection at a place, or `None`.
     #[inline]
-    pub(crate) fn get_mut(&mut self, place: usize) -> Option<&mut Connection> {
+    pub fn get(&self, place: usize) -> Option<&T> {
+        self.0.get_slot(place as u32)
+    }
+
+    /// As [`Links::get`], but mutable.
+    #[inline]
+    pub fn get_mut(&mut self, place: usize) -> Option<&mut T> {
         self.0.get_slot_mut(place as u32)
     }
 
     /// Removes the connection at a place.
-    pub(crate) fn remove(&mut self, place: usize) -> Option<Connection> {
+    pub fn remove(&mut self, place: usize) -> Option<T> {
         self.0.remove(self.0.key_at(place as u32)?)
     }
 
-    /// The connections of this process in the order of their places.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
-        self.0.iter().map(|(_, connection)| connection)
+    /// The connections in the order of their places, each with its place.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.0.iter().map(|(key, connection)| (key.slot() as usize, connection))
     }
 
-    /// The connections in the order of their places, mutable.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+    /// The connections in the order of their places.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.iter().map(|(_, connection)| connection)
+    }
+
+    /// As [`Links::values`], but mutable.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.0.values_mut()
-    }
-
-    /// The number of connections.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
     }
 }
 
-impl Index<usize> for Links {
-    type Output = Connection;
+impl<T> Index<usize> for Links<T> {
+    type Output = T;
 
     #[inline]
-    fn index(&self, place: usize) -> &Connection {
+    fn index(&self, place: usize) -> &T {
         &self.0[place as u32]
     }
 }
 
-impl IndexMut<usize> for Links {
+impl<T> IndexMut<usize> for Links<T> {
     #[inline]
-    fn index_mut(&mut self, place: usize) -> &mut Connection {
+    fn index_mut(&mut self, place: usize) -> &mut T {
         &mut self.0[place as u32]
     }
 }
