@@ -20,6 +20,7 @@ pub(crate) const KIND: DeviceKind = DeviceKind {
     parse: |name| Ok(opener(parse_config(name)?)),
     parse_rail: |name| Ok(opener(parse_rail_config(name)?)),
     rail_repeats: false,
+    is_served: true,
 };
 
 /// The default `silence` of a rail: a rail is given up sooner than a single device, since other rails can take over.

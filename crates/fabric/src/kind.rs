@@ -41,6 +41,8 @@ pub(crate) enum NameSuffix {
     Address,
     /// `:` and an instance of the kind.
     Instance,
+    /// `:` and an instance of the kind; or nothing.
+    OptionalInstance,
 }
 
 /// A function that opens a device whose name has been parsed.
@@ -66,4 +68,6 @@ pub(crate) struct DeviceKind {
     pub(crate) parse_rail: fn(&Name<'_>) -> Result<Opener>,
     /// Whether one name may be used for several rails: each opening of it is a separate device.
     pub(crate) rail_repeats: bool,
+    /// Whether a process may open it on behalf of another, untrusted one: its names contain no files.
+    pub(crate) is_served: bool,
 }

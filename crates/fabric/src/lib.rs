@@ -1,7 +1,7 @@
 //! From a device's name to the device: the only place that knows concrete NICs.
 //!
 //! A name is a kind, with optional options in parentheses: `shm`, `shm(copy=service,dm=1G)`, `iwarp`, or `iwarp@10.0.0.1(crc=on)`
-//! for the side with that address. Modelled cards are `model:MACHINE`, with a built-in machine or the path of a machine file, and
+//! for the side with that address. Real cards are `hw`, `hw:mlx5_0` or `hw:mlx5_0@2` for its second port. Modelled cards are `model:MACHINE`, with a built-in machine or the path of a machine file, and
 //! with parameters of it as options: `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on simulated hosts only. A machine with
 //! several cards, or cards with several ports, has a rail for each port of each card, numbered from 0: `model:connectx-multihca@1`
 //! is one of them, and `model:connectx-multihca` the first card with all its ports. Several devices as one are
@@ -9,6 +9,7 @@
 //! [`profile`] reports where the time of their messages is spent.
 #![forbid(unsafe_code)]
 
+mod hw;
 mod iwarp;
 mod kind;
 mod model;
@@ -21,6 +22,7 @@ use std::sync::mpsc;
 
 use host::Host;
 use host::world::{self, World};
+pub use nic_hw::CardInfo;
 pub use nic_model::{
     COMPONENTS, Family, Machine, MachineError, MachineErrorKind, Parameter, Profile, Source, Value,
     interrupted, machines, profile,
@@ -122,13 +124,14 @@ pub fn is_rails(name: &str) -> bool {
     word(name) == rails::WORD
 }
 
-/// The words of the kinds that a process may open on behalf of another, untrusted one: not those in virtual time, whose
-/// names can be file names.
+/// The words of the kinds that a process may open on behalf of another, untrusted one: not modelled cards and real ones,
+/// whose names can contain file names.
 pub fn served() -> impl Iterator<Item = &'static str> {
-    KINDS.into_iter().filter(|kind| kind.reach != Reach::World).map(|kind| kind.word)
+    KINDS.into_iter().filter(|kind| kind.is_served).map(|kind| kind.word)
 }
 
-/// A device's name without its side, which another host does not have: `iwarp(crc=on)` of `iwarp@10.0.0.1(crc=on)`.
+/// A device's name without its side, which another host does not have: `iwarp(crc=on)` of `iwarp@10.0.0.1(crc=on)`, `hw:mlx5_0`
+/// of `hw:mlx5_0@2`.
 pub fn without_side(name: &str) -> String {
     let Some(at) = name.find('@') else { return name.to_owned() };
     let end = name[at..].find('(').map_or(name.len(), |end| at + end);
@@ -187,6 +190,14 @@ pub fn open(name: &str, host: &Host) -> Result<Device> {
     Ok(device?.named(name.trim()))
 }
 
+/// The real cards that the system's libibverbs lists.
+///
+/// # Errors
+/// [`Error::System`] and [`Error::Invalid`] if it cannot be loaded, is our own, or finds no kernel modules.
+pub fn cards() -> Result<Vec<CardInfo>> {
+    nic_hw::cards(&nic_hw::HwConfig::default())
+}
+
 /// The machine in the name of a modelled card, with its options.
 ///
 /// # Errors
@@ -230,6 +241,12 @@ mod tests {
     fn existing_names_open_and_errors_list_them() {
         for entry in list() {
             check(&entry.name).expect(&entry.name);
+            if entry.name == "hw" {
+                // A machine without a card has no such device.
+                let why = attr("hw").err().map(|why| why.to_string()).unwrap_or_default();
+                assert!(why.is_empty() || why.contains("card") || why.contains("libibverbs"), "{why}");
+                continue;
+            }
             let attr = attr(&entry.name).expect(&entry.name);
             assert_eq!(is_virtual(&entry.name), !attr.port_addrs.is_empty(), "{}", entry.name);
         }
@@ -299,7 +316,9 @@ mod tests {
     /// Goal: a suffix that a kind does not allow makes the name unknown; nothing after it becomes a kind by accident.
     #[test]
     fn kind_requires_its_word_and_an_allowed_suffix() {
-        for name in ["iwarpx", "iwarp:x", "shm@10.0.0.1", "shm:x", "modelx", "model@1", "railsx"] {
+        for name in
+            ["iwarpx", "iwarp:x", "hwx", "hw@1", "shm@10.0.0.1", "shm:x", "modelx", "model@1", "railsx"]
+        {
             let message = check(name).expect_err(name).to_string();
             assert!(message.contains("there is no device"), "{name}: {message}");
             assert!(!is_virtual(name), "{name}");

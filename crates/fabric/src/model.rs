@@ -22,6 +22,7 @@ pub(crate) const KIND: DeviceKind = DeviceKind {
     parse,
     parse_rail: parse,
     rail_repeats: false,
+    is_served: false,
 };
 
 /// Parses the configuration from a name of this kind.

@@ -18,6 +18,7 @@ pub(crate) const KIND: DeviceKind = DeviceKind {
     parse,
     parse_rail: parse,
     rail_repeats: true,
+    is_served: true,
 };
 
 const OPTIONS: &[DeviceOption<ShmConfig>] = &[

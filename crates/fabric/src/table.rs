@@ -4,10 +4,10 @@ use verbs::{Error, Result};
 
 use crate::kind::{DeviceKind, NameSuffix};
 use crate::name::Name;
-use crate::{iwarp, model, shm};
+use crate::{hw, iwarp, model, shm};
 
 /// All kinds, in the order in which they are shown.
-pub(crate) const KINDS: [&DeviceKind; 3] = [&shm::KIND, &iwarp::KIND, &model::KIND];
+pub(crate) const KINDS: [&DeviceKind; 4] = [&shm::KIND, &iwarp::KIND, &hw::KIND, &model::KIND];
 
 /// The first word of a name, before a side, an instance or options.
 pub(crate) fn word(name: &str) -> &str {
@@ -23,6 +23,7 @@ pub(crate) fn kind_of(name: &str) -> Option<&'static DeviceKind> {
         NameSuffix::None => suffix.is_empty(),
         NameSuffix::Address => suffix.is_empty() || suffix.starts_with('@'),
         NameSuffix::Instance => suffix.starts_with(':'),
+        NameSuffix::OptionalInstance => suffix.is_empty() || suffix.starts_with(':'),
     }
     .then_some(kind)
 }

@@ -447,9 +447,18 @@ EXAMPLES
 EXIT STATUS
   0  computed, whatever the score    2  unknown name or invalid value    130  interrupted";
 
+/// What `nicety doctor` checks, if not the whole machine.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DoctorTopic {
+    /// Real cards: driver, link, GIDs, bus, memory limits
+    Hw,
+}
+
 /// `nicety doctor`
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
+    /// Check real cards instead of the whole machine
+    pub(crate) topic: Option<DoctorTopic>,
     /// Print JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,
@@ -458,6 +467,7 @@ pub(crate) struct DoctorArgs {
 const DOCTOR: &str = "\
 EXAMPLES
   nicety doctor                   every check, with a remedy for those that are not ok
+  nicety doctor hw                real cards, as the device hw uses them
   nicety doctor --json | jq -r '.checks[] | select(.state != \"ok\") | .remedy'
 
 EXIT STATUS

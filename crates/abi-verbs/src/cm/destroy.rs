@@ -35,6 +35,15 @@ pub(crate) fn disconnect(state: &mut CmIdState) -> Answer {
     Ok(())
 }
 
+/// Ends an attempt to connect that has not finished: nothing else would, as the queue pair stays. A card has only to forget it.
+fn give_up_attempt(state: &CmIdState) {
+    if let (CmPhase::Connecting, LocalEnd::Qp(qp)) = (state.phase, &state.end)
+        && let Ok(qp) = qp.lookup()
+    {
+        qp.verbs().to_error();
+    }
+}
+
 pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
     let held = id.lookup()?;
     for context in shared::contexts() {
@@ -47,6 +56,7 @@ pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
     let (channel, is_sync, ended) = {
         let mut state = lock(&held.state);
         let _ = disconnect(&mut state);
+        give_up_attempt(&state);
         let end = std::mem::replace(&mut state.end, LocalEnd::None);
         (state.channel, state.is_sync, (state.request.take(), end))
     };

@@ -78,7 +78,8 @@ pub(crate) fn on_established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnI
         && let Ok(qp) = qp.lookup()
     {
         qp.established();
-        if state.qp == qp.handle() {
+        // An RNIC's driver moves every queue pair of a connection.
+        if state.qp == qp.handle() || device::device_kind() == DeviceKind::Rnic {
             set_visible_state(qp, n::IBV_QPS_RTS);
         }
     }
@@ -134,11 +135,13 @@ pub(crate) fn failed(id: Held<CmId>, why: &CmFailure) {
     queue_id_event(id, &state, kind, status);
 }
 
-/// Ends the connection attempt; current and later requests are flushed.
+/// Ends the connection attempt. Current and later requests of the identifier's queue pair are flushed; a program that created one
+/// itself moves it on itself.
 fn give_up(id: &Held<CmId>) -> MutexGuard<'_, CmIdState> {
     let mut state = lock(&id.state);
     state.phase = CmPhase::Closed;
     if let LocalEnd::Qp(qp) = &state.end
+        && state.qp == *qp
         && let Ok(qp) = qp.lookup()
     {
         qp.failed();

@@ -194,7 +194,10 @@ fn screen(devices: &[ListedDevice], width: usize, colour: bool) -> String {
             let about = device.about.strip_prefix("a model, in virtual time: ").unwrap_or(&device.about);
             let text = match &device.why_not {
                 None => shorten(about, width.saturating_sub(room)),
-                Some(why) => Paint::Bad.on(&wrap(&format!("not available: {why}"), room, width), colour),
+                Some(why) => {
+                    let text = shorten(&format!("not available: {why}"), width.saturating_sub(room));
+                    Paint::Bad.on(&text, colour)
+                }
             };
             let _ = writeln!(out, "  {:<column$}  {text}", device.name);
         }

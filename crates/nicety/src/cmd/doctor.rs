@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use report::number::plural;
 use serde::Serialize;
 
-use crate::args::DoctorArgs;
-use crate::doctor::{Check, Severity, System, examine};
+use crate::args::{DoctorArgs, DoctorTopic};
+use crate::doctor::{Check, Severity, System, examine, examine_cards};
 use crate::error::{FAILED, OK, Outcome};
 use crate::term::{Paint, Stream, wrap};
 
@@ -27,7 +27,10 @@ struct Document<'a> {
 /// # Errors
 /// Output that cannot be written.
 pub(crate) fn run(args: &DoctorArgs) -> Outcome {
-    let checks = examine(&System::real());
+    let checks = match args.topic {
+        None => examine(&System::real()),
+        Some(DoctorTopic::Hw) => examine_cards(&System::real(), &listed_cards()),
+    };
     let worst = checks.iter().map(|check| check.state).max().unwrap_or(Severity::Ok);
     if args.json {
         let nicety_version = env!("CARGO_PKG_VERSION");
@@ -36,6 +39,16 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
         Stream::Out.print(&render(&checks, Stream::Out.width(), Stream::Out.colour()))?;
     }
     Ok(if worst == Severity::Bad { FAILED } else { OK })
+}
+
+/// The cards that libibverbs lists, each with its ports in words.
+fn listed_cards() -> Result<Vec<String>, String> {
+    let cards = fabric::cards().map_err(|why| why.to_string())?;
+    let words = cards.into_iter().map(|card| {
+        let ports = card.ports.map_or_else(|why| why, |ports| ports.join(", "));
+        format!("hw:{}: {ports}", card.name)
+    });
+    Ok(words.collect())
 }
 
 fn render(checks: &[Check], width: usize, colour: bool) -> String {

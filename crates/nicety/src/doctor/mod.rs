@@ -2,6 +2,7 @@
 //!
 //! A check warns only about what the user can change or must know to interpret the numbers; everything else is part of `found`.
 
+mod card;
 mod check;
 mod clock;
 mod cores;
@@ -54,8 +55,20 @@ pub(crate) fn examine(system: &System) -> Vec<Check> {
         network::buffers(system),
         network::crc(system),
         limits::kernel(),
+        card::present(system),
         leftovers::other_processes(system),
     ]);
+    checks
+}
+
+/// Runs the checks of real cards. `listed` is each card that libibverbs lists, with its ports, or why it lists none.
+pub(crate) fn examine_cards(system: &System, listed: &Result<Vec<String>, String>) -> Vec<Check> {
+    let cores = host::real::allowed_cores();
+    let mut checks = vec![card::library(listed)];
+    checks.extend(card::names(system).iter().flat_map(|name| card::of_card(system, name, &cores)));
+    checks.push(card::locked_memory());
+    checks.extend(card::sleep_states(system));
+    checks.extend([clock::governor(system, &cores), memory::huge_pages(system)]);
     checks
 }
 

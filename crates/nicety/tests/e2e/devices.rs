@@ -25,9 +25,14 @@ fn device_list_fits_one_screen_and_verbose_adds_details() {
     let short: Ended = list.arg("devices").env("COLUMNS", "80").output().expect("the command runs").into();
     assert!(short.out.lines().count() <= 22, "{}", short.out);
     assert!(short.out.lines().all(|line| line.chars().count() <= 80), "{}", short.out);
-    for name in
-        ["  shm ", "  iwarp ", "  rails(shm,shm) ", "  model:connectx-multihca ", "nicety bench --device shm"]
-    {
+    for name in [
+        "  shm ",
+        "  iwarp ",
+        "  hw ",
+        "  rails(shm,shm) ",
+        "  model:connectx-multihca ",
+        "nicety bench --device shm",
+    ] {
         assert!(short.out.contains(name), "{name}: {}", short.out);
     }
     assert!(!short.out.contains("max_qp"));
