@@ -204,19 +204,20 @@ pub(crate) struct MpiccArgs {
 }
 
 pub(super) const MPICC: &str = "\
-Calls the compiler $CC, or cc if CC is not set or names this command, with the paths of mpi.h and \
+Calls the compiler that -cc=, $OMPI_CC, $MPICH_CC or $CC names, or cc if none does or it is this command, with the paths of mpi.h and \
 libmpi_abi that are installed with this program. The compiled program finds the library at the same \
 path, and runs with every MPI library of the standard ABI.
 
 EXAMPLES
   nicety mpicc -O2 -o ring ring.c && nicety mpirun -n 4 ./ring
-  nicety mpicc --show -c part.c                   prints the command line of the compiler
+  nicety mpicc --show -c part.c                   prints the command line of the compiler; also -compile-info,
+                                                  -link-info, --showme:compile, :link, :incdirs, :libdirs, :libs
   CC=clang nicety mpicc -o ring ring.c            another compiler
   ln -s $(command -v nicety) ~/bin/mpicc          for build systems that need a compiler's path; links named
-                                                  mpicxx, mpirun and mpiexec work likewise";
+                                                  mpicc_abi, mpicxx, mpiCC, mpirun and mpiexec work likewise";
 
 pub(super) const MPICXX: &str = "\
-Like `nicety mpicc`, with $CXX, or c++. The interface is that of C.
+Like `nicety mpicc`, with -cxx=, $OMPI_CXX, $MPICH_CXX or $CXX, or c++. The interface is that of C.
 
 EXAMPLES
   nicety mpicxx -O2 -o mesh mesh.cc && nicety mpirun -n 4 ./mesh
