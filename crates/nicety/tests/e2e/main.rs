@@ -19,5 +19,6 @@ mod report;
 mod reproduce;
 mod run;
 mod serve;
+mod stage;
 mod suggested;
 mod usage;
