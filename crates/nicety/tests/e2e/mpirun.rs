@@ -314,6 +314,31 @@ fn job_ends_at_its_timeout() {
     assert!(remark(&ended, 124).contains("--timeout 0.3 has expired, and 2 ranks still run"), "{ended:?}");
 }
 
+/// Goal: after a timeout, mpirun names the calls that ranks wait in, on all hosts. Method: ranks write the notes that our library
+/// writes; one writes none, and one something else.
+#[test]
+fn timeout_names_the_calls_that_ranks_wait_in() {
+    let stage = Stage::new();
+    let rsh = stage.rsh();
+    let note = r#"note() { printf 'nicety-calls-1\n%s' "$1" 1<>/proc/self/fd/$NICETY_CALLS_FD; }
+case $PMI_RANK in 0|3) note .MPI_Recv ;; 1) note . ;; 2) ;; 4) note '.MPI_Wait, MPI_Barrier' ;; 5) note "x$(printf '\033')" ;; esac
+sleep 1000"#;
+    for hosts in [&[][..], &["--host", "a:3,b:3", "--rsh", &rsh]] {
+        let ended = stage.run(&[hosts, &["-n", "6", "--timeout", "4", "bash", "-c", note]].concat());
+        assert_eq!(ended.status, Some(124), "{ended:?}");
+        let lines = remarks(&ended);
+        assert_eq!(lines[0], "nicety: --timeout 4 has expired, and 6 ranks still run");
+        let waits = [
+            "nicety: rank 1 waited in no MPI call",
+            "nicety: rank 0, rank 3 waited in MPI_Recv",
+            "nicety: rank 4 waited in MPI_Wait, MPI_Barrier",
+        ];
+        assert_eq!(lines[1..], waits, "{ended:?}");
+    }
+    let without = stage.run(&["sh", "-c", "echo ${NICETY_CALLS_FD-unset}"]);
+    assert_eq!(without.out, "unset\n", "there is no timeout");
+}
+
 #[test]
 fn ranks_are_bound_to_cores_in_turn() {
     let stage = Stage::new();
