@@ -96,7 +96,7 @@ impl Files {
         Ok(())
     }
 
-    /// Writes output of a process to its file; returns whether it is to be printed as well.
+    /// Writes output of a process to its file; returns whether mpirun prints it, too.
     ///
     /// # Errors
     /// The system's error.

@@ -1,5 +1,5 @@
-//! The note in which a rank's library tells its launcher which MPI calls it waits in: the format of a small file that both have
-//! open.
+//! The note by which a rank's library reports to its launcher the MPI calls that it waits in: the format of a small file that both
+//! have open.
 
 /// The variable with the number of the descriptor of the file. It is set if the launcher may ask.
 pub const CALLS_FD: &str = "NICETY_CALLS_FD";
@@ -19,7 +19,7 @@ pub fn empty_note() -> [u8; NOTE_LEN] {
     note
 }
 
-/// A note of these calls; what does not fit is cut off.
+/// A note of these calls; a longer text is cut off.
 #[must_use]
 pub fn note(calls: &[&str]) -> [u8; NOTE_LEN] {
     let mut note = empty_note();

@@ -95,8 +95,8 @@ impl Language {
         }
     }
 
-    /// The value of the first of these variables that is set. `None` if it led back to this program, such as through a script in
-    /// `CC` that calls this program.
+    /// The first of these variables that is set. `None` if it led back to this program, such as through a script in `CC` that calls
+    /// this program.
     fn configured_compiler(self, read: impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
         let set = |name: &str| read(name).filter(|value| !value.is_empty());
         self.variables().into_iter().find_map(set).filter(|_| read(STARTED_BY_US).is_none())

@@ -26,7 +26,7 @@ enum Prints {
 
 use Prints::{Err, Lines, Out};
 
-/// The option or key, the command line, and what the job prints. `RSH` stands for a replacement of ssh.
+/// The option or key, the command line, and what the job prints. `RSH` is replaced by a program that acts as ssh.
 type Case = (&'static str, Vec<&'static str>, Prints);
 
 const TWO_HOSTS: [&str; 4] = ["--host", "a,b", "--rsh", "RSH"];

@@ -11,9 +11,9 @@ use super::ranks;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mapping {
     pub(crate) order: Option<MapBy>,
-    /// So many ranks on each host.
+    /// Ranks on each host.
     pub(crate) per_host: Option<u32>,
-    /// So many cores for each rank.
+    /// Cores for each rank.
     pub(crate) width: Option<u32>,
     pub(crate) oversubscribe: bool,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Binding {
 /// Where ranks run, and what they are bound to.
 #[derive(Debug, Args)]
 pub(crate) struct PlacementArgs {
-    /// Ranks on each host in turn, whatever its slots; without -n, so many on every host
+    /// Ranks on each host in turn, instead of its slots; without -n, N on every host
     #[arg(long, value_name = "N", value_parser = ranks, allow_negative_numbers = true)]
     pub(crate) per_host: Option<u32>,
     /// Order of ranks: host after host, one on each host in turn, or on each unit of a resource (hwthread, core, numa, socket); or N on each
@@ -132,7 +132,7 @@ fn mapping(text: &str) -> Result<Mapping, String> {
         match (part, mapping.order) {
             ("oversubscribe", _) => mapping.oversubscribe = true,
             ("nooversubscribe" | "span" | "inherit" | "noinherit" | "corecpus", _) => {}
-            // Hydra: so many units for each rank before the next.
+            // Hydra: the number of units that a rank takes before the next.
             (number, Some(MapBy::Resource(by, _))) if units(number).is_some() => {
                 mapping.order = Some(MapBy::Resource(by, units(number).unwrap_or(1)));
             }

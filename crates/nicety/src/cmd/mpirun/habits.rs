@@ -63,7 +63,7 @@ pub(crate) struct Habit {
 /// A parameter or variable of other libraries.
 #[derive(Debug)]
 pub(crate) struct Key {
-    /// Its name; `*` at the end stands for any rest.
+    /// Its name; one with `*` at the end is the beginning of names.
     pub(crate) name: &'static str,
     pub(crate) does: Does,
     pub(crate) text: &'static str,
@@ -105,8 +105,8 @@ pub(crate) const HABITS: &[Habit] = &[
     // Ranks and programs.
     habit(&["n", "np"], "N", Both, Is("-n"), "number of ranks; one by default"),
     habit(&["c"], "N", OpenMpi, Is("-n"), "number of ranks"),
-    habit(&["ppn", "perhost"], "N", Mpich, Is("--per-host"), "ranks on each host in turn; without `-n` so many on every host"),
-    habit(&["N", "npernode"], "N", OpenMpi, Is("--per-host"), "ranks on each host in turn; without `-n` so many on every host"),
+    habit(&["ppn", "perhost"], "N", Mpich, Is("--per-host"), "ranks on each host in turn; without `-n`, N on every host"),
+    habit(&["N", "npernode"], "N", OpenMpi, Is("--per-host"), "ranks on each host in turn; without `-n`, N on every host"),
     habit(&["pernode"], "", OpenMpi, Means(&["--per-host", "1"]), "one rank on each host"),
     habit(&["npersocket"], "N", OpenMpi, Means(&["--map-by", "ppr:{}:socket"]), "ranks on each socket, bound to it"),
     habit(&["ppr"], "N:RESOURCE", OpenMpi, Means(&["--map-by", "ppr:{}"]), "ranks on each host, socket, numa or core"),
@@ -135,7 +135,7 @@ pub(crate) const HABITS: &[Habit] = &[
     habit(&["bind-to-core"], "", OpenMpi, Means(&["--bind", "core"]), "one core for each rank"),
     habit(&["bind-to-socket"], "", OpenMpi, Means(&["--bind", "socket"]), "one socket for each rank"),
     habit(&["bind-to-none"], "", OpenMpi, Means(&["--bind", "none"]), "no binding"),
-    habit(&["cpus-per-proc", "cpus-per-rank"], "N", OpenMpi, Means(&["--bind", "core:{}"]), "so many cores for each rank"),
+    habit(&["cpus-per-proc", "cpus-per-rank"], "N", OpenMpi, Means(&["--bind", "core:{}"]), "N cores for each rank"),
     habit(&["report-bindings"], "", OpenMpi, Is("--report-bindings"), "a line for each rank about what it is bound to"),
     habit(&["oversubscribe"], "", OpenMpi, Is("--oversubscribe"), "no warning if there are more ranks than cores"),
     habit(&["nooversubscribe"], "", OpenMpi, Ignored, "would have refused more ranks than slots; `max_slots` in a host file does"),
@@ -156,7 +156,7 @@ pub(crate) const HABITS: &[Habit] = &[
     habit(&["genvall", "envall"], "", Mpich, Already, "ranks on this host get all variables; those on others need `-x`"),
     habit(&["genvnone", "envnone"], "", Mpich, Ignored, "would have kept the environment from ranks; start the program by `env -i`"),
     habit(&["wdir", "wd"], "DIR", Both, Is("--wdir"), "working directory of the ranks of this program"),
-    habit(&["path"], "DIR", Both, Path, "looks for the program there first"),
+    habit(&["path"], "DIR", Both, Path, "searches the program in this folder first"),
     habit(&["iface"], "NETWORK", Mpich, Network, "network between hosts, such as `10.0.0.0/8`; not the name of an interface"),
     // Input and output.
     habit(&["stdin"], "RANK", OpenMpi, Is("--stdin"), "rank that reads standard input, `all` or `none`; rank 0 by default"),
@@ -201,7 +201,7 @@ pub(crate) const HABITS: &[Habit] = &[
     habit(&["version", "V", "info"], "", Both, Version, "prints the version"),
     habit(&["help"], "", Both, Is("--help"), "prints help"),
     // Parameters of the libraries.
-    habit(&["mca", "gmca", "omca", "prtemca", "pmixmca", "gpmixmca"], "KEY VALUE", OpenMpi, Parameter, "a parameter of Open MPI; the table below has those that are known"),
+    habit(&["mca", "gmca", "omca", "prtemca", "pmixmca", "gpmixmca"], "KEY VALUE", OpenMpi, Parameter, "a parameter of Open MPI, by the table below"),
     habit(&["am", "tune"], "FILES", OpenMpi, Ignored, "would have read parameters of Open MPI from files"),
     habit(&["prefix", "app-prefix"], "DIR", OpenMpi, Ignored, "would have named the folder of Open MPI on other hosts; here they need this program at the same path"),
     habit(&["noprefix"], "", OpenMpi, Already, "no path is set on other hosts"),
