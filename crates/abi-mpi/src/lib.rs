@@ -17,7 +17,7 @@
 //! | `bridge`, `port` | sockets to processes of other jobs; ports that they connect to |
 //! | `kinds`, `objects` | the objects behind handles; the table of handles |
 //! | `strict` | extensions that other implementations share, and `NICETY_STRICT` |
-//! | `profile` | time and traffic of calls, for `nicety mpirun --profile` |
+//! | `profile`, `long_waits` | time and traffic of calls, for `nicety mpirun --profile`; calls that wait for long, for `--timeout` |
 //! | `callback`, `memory`, `heap` | a program's functions and memory; the library's own memory |
 //! | `clock` | the host, with its clock |
 //! | `calls` | the functions, by object |
@@ -34,6 +34,7 @@ mod handler;
 mod heap;
 mod kinds;
 mod launch;
+mod long_waits;
 mod memory;
 mod objects;
 mod pmix;

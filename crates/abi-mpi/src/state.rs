@@ -13,12 +13,16 @@ use std::thread::{self, ThreadId};
 
 use ffi::lock;
 use host::real::remark;
-use mpi::{Bootstrap as _, CollKind, Config, Connect, MatchEngine, Matcher, OneSided, Port, Process, Tuning};
+use mpi::{
+    Bootstrap as _, CollKind, Config, Connect, LongWaitNotes, MatchEngine, Matcher, OneSided, Port, Process,
+    Tuning,
+};
 
 use crate::answer::{Answer, Fault};
 use crate::clock::host;
 use crate::constants as c;
-use crate::launch::{Launch, at_exit};
+use crate::launch::{self, Launch, at_exit};
+use crate::long_waits;
 use crate::profile;
 
 /// The initialized process; it stays allocated after `MPI_Finalize`, but unused.
@@ -282,7 +286,24 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     let oversubscribed = launch.local_size.and_then(|count| host::real::is_oversubscribed(count as usize));
     let match_engine = match_engine()?;
     let (fast_path, one_sided) = path_options()?;
-    Ok(Config { ports, connect, node, addresses, oversubscribed, match_engine, tuning, fast_path, one_sided })
+    Ok(Config {
+        ports,
+        connect,
+        node,
+        addresses,
+        oversubscribed,
+        match_engine,
+        tuning,
+        fast_path,
+        one_sided,
+        long_waits: noted_waits(),
+    })
+}
+
+/// Notes of long waits, if the launcher may ask for them.
+fn noted_waits() -> Option<LongWaitNotes> {
+    let number = variable(pmi::calls::CALLS_FD)?.parse().ok()?;
+    long_waits::notes_in(launch::duplicate(number).ok()?)
 }
 
 /// The value of an environment variable, if it is set and not empty.

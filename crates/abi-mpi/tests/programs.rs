@@ -5,6 +5,7 @@ mod common;
 use std::io::Write as _;
 use std::net::Shutdown;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
@@ -690,4 +691,38 @@ fn a_malformed_manager_message_is_an_error() {
             "{said}"
         );
     }
+}
+
+/// Goal: the launcher's file names a waiting call until it ends. Method: a program receives from itself, sends to itself once it has
+/// read a line, and waits for another line.
+#[test]
+fn call_that_waits_is_noted_for_the_launcher() {
+    if !has_compiler() {
+        return;
+    }
+    let waits = program("waits", include_str!("c/waits.c"));
+    let file = tempfile::tempfile().expect("a file");
+    file.write_all_at(&pmi::calls::empty_note(), 0).expect("written");
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).expect("an open file");
+    let mut command = Command::new(waits.path());
+    command.env(pmi::calls::CALLS_FD, file.as_raw_fd().to_string());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC).expect("an open file");
+    let noted = |wanted: &str| {
+        for _ in 0..3000 {
+            let mut bytes = [0; pmi::calls::NOTE_LEN];
+            file.read_exact_at(&mut bytes, 0).expect("a note");
+            if pmi::calls::parse_note(&bytes).as_deref() == Some(wanted) {
+                return true;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        false
+    };
+    assert!(noted("MPI_Recv"), "it waits in MPI_Recv");
+    let mut input = child.stdin.take().expect("its input");
+    input.write_all(b"send\n").expect("it reads");
+    assert!(noted(""), "it waits in no call");
+    drop(input);
+    assert!(child.wait().expect("it ends").success());
 }

@@ -80,6 +80,7 @@ fn header() -> String {
         }
     }
     text.push_str("#endif\n");
+    text.push_str(include_str!("../header/removed.h"));
     text.push_str("\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
     text
 }
@@ -309,4 +310,39 @@ fn a_preloaded_tracer_sees_calls() {
     let mut traced = Command::new(program.path());
     traced.env("LD_PRELOAD", tracer.path());
     assert_eq!(run(traced), "5.40\n");
+}
+
+/// Goal: what MPI 3.0 removed is an error of the compiler that names the successor, and works where a program asks for it.
+#[test]
+fn removed_functions_name_their_successors_or_work_on_request() {
+    if !has_compiler() {
+        return;
+    }
+    let source = include_str!("c/removed.c");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("removed.c");
+    fs::write(&path, source).expect("written");
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let refused =
+        Command::new("cc").arg("-I").arg(include).args(["-o", "/dev/null", "-c"]).arg(&path).output();
+    let refused = refused.expect("the compiler runs");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{said}");
+    for (old, new) in [
+        ("MPI_Address", "MPI_Get_address"),
+        ("MPI_Errhandler_create", "MPI_Comm_create_errhandler"),
+        ("MPI_Errhandler_get", "MPI_Comm_get_errhandler"),
+        ("MPI_Errhandler_set", "MPI_Comm_set_errhandler"),
+        ("MPI_Type_hindexed", "MPI_Type_create_hindexed"),
+        ("MPI_Type_hvector", "MPI_Type_create_hvector"),
+        ("MPI_Type_struct", "MPI_Type_create_struct"),
+        ("MPI_Type_extent", "MPI_Type_get_extent"),
+        ("MPI_Type_lb", "MPI_Type_get_extent"),
+        ("MPI_Type_ub", "MPI_Type_get_extent"),
+        ("MPI_UB", "MPI_Type_create_resized"),
+    ] {
+        assert!(said.contains(&format!("MPI 3.0 removed {old}; call {new}")), "{old}: {said}");
+    }
+    let works = compile("works", source, &["-std=c99", "-Wall", "-Wextra", "-Werror", "-DNICETY_MPI1"]);
+    assert_eq!(run(Command::new(works.path())), "extent 12, bounds 0 and 12, 2 addresses apart by 4\n");
 }

@@ -21,6 +21,7 @@ use rustix::process::{
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use super::calls::{CALLS_FD, CallNotes};
 use super::dump;
 use super::event_loop::PollEntry;
 use super::guard::Guard;
@@ -38,8 +39,8 @@ const DUMP_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 const PMI_UNREAD_MAX: usize = 256 << 10;
 /// Size of one read, in bytes.
 const PIECE: usize = 64 << 10;
-/// Descriptors per process: PMI, input, output and errors. Those used only while it starts are not counted.
-const FDS_PER_PROCESS: u64 = 4;
+/// Descriptors per process: PMI, input, output, errors and calls. Those used only while it starts are not counted.
+const FDS_PER_PROCESS: u64 = 5;
 /// Descriptors for everything else.
 const FDS_OTHER: u64 = 32;
 /// The exit status when the loader does not find a library of the program.
@@ -47,8 +48,8 @@ const NOT_LOADED: u8 = 127;
 /// The loader's search path for libraries.
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Variables removed from the environment: they name another launcher, or describe another job.
-const OTHER_LAUNCHERS_VARIABLES: [&str; 5] =
-    ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMIX_NAMESPACE", "PMIX_RANK"];
+const OTHER_LAUNCHERS_VARIABLES: [&str; 6] =
+    ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMIX_NAMESPACE", "PMIX_RANK", CALLS_FD];
 
 /// A descriptor of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,6 +104,7 @@ struct Process {
     input: Option<ChildStdin>,
     to_input: Vec<u8>,
     output_pipes: BTreeMap<Stream, OutputPipe>,
+    calls: Option<CallNotes>,
     has_ended: bool,
     /// Its core was still being written when its end was reported.
     is_dumped: bool,
@@ -191,7 +193,7 @@ impl Crew {
         match order {
             Order::Start(number, start) => {
                 let event = match self.start(number, &start) {
-                    Ok(pid) => CrewEvent::Started(number, pid),
+                    Ok((pid, processors)) => CrewEvent::Started(number, pid, processors),
                     Err(why) => {
                         self.has_failed = true;
                         CrewEvent::NotStarted(number, why)
@@ -211,6 +213,7 @@ impl Crew {
                     self.signal(signal);
                 }
             }
+            Order::ReportCalls => self.report_calls(),
             Order::End => self.end(),
             Order::Kill => self.kill(),
         }
@@ -244,8 +247,8 @@ impl Crew {
         self.finish_if_ended();
     }
 
-    /// Starts a process and returns its process id.
-    fn start(&mut self, number: u32, start: &ProcessSpec) -> Result<u32, String> {
+    /// Starts a process; returns its process id, and the processors that it is bound to.
+    fn start(&mut self, number: u32, start: &ProcessSpec) -> Result<(u32, Vec<u32>), String> {
         if self.has_failed {
             return Err(
                 "not started, because another process could not be started; fix that first".to_owned()
@@ -253,6 +256,7 @@ impl Crew {
         }
         let (name, arguments) = start.command.split_first().ok_or("no program is given; name one")?;
         let file = program::find(name, Path::new(&start.directory), self.variable(start, "PATH"))?;
+        let processors = topology::processors(start)?;
         raise_fd_limit(start.local_size)?;
         let count = self.processes.len();
         let failed = |why: io::Error| spawn_error(name, &why, count);
@@ -260,20 +264,26 @@ impl Crew {
         let mut command = Command::new(&file);
         command.arg0(name).args(arguments).current_dir(&start.directory).process_group(0);
         self.set_environment(&mut command, start, theirs.as_raw_fd());
+        let calls = if start.notes_calls { Some(CallNotes::new().map_err(failed)?) } else { None };
+        if let Some(calls) = &calls {
+            command.env(CALLS_FD, calls.number_for_rank().to_string());
+        }
         command.stdin(if start.reads { Stdio::piped() } else { Stdio::null() });
         let output = || if start.inherits_output { Stdio::inherit() } else { Stdio::piped() };
         command.stdout(output()).stderr(output());
         let guard = self.guard()?;
-        let child = spawn(&mut command, &theirs, start).map_err(failed)?;
+        let inherited = [theirs.as_fd()].into_iter().chain(calls.as_ref().map(CallNotes::for_rank));
+        let child = spawn(&mut command, inherited, &processors).map_err(failed)?;
         let pid = child.id();
         guard.watch(Pid::from_child(&child));
         let search = command.get_envs().find(|(variable, _)| *variable == LIBRARY_PATH);
         let search =
             search.map_or_else(|| std::env::var_os(LIBRARY_PATH), |(_, value)| value.map(OsString::from));
         let started = ProgramKey { name: Path::new(name).display().to_string(), file, search };
-        self.processes.insert(number, Process::new(child, started, ours));
+        let calls = calls.map(CallNotes::without_ranks_end);
+        self.processes.insert(number, Process::new(child, started, ours, calls));
         self.dumps_at.get_or_insert_with(|| Instant::now() + DUMP_CHECK_INTERVAL);
-        Ok(pid)
+        Ok((pid, processors.into_iter().map(|number| number as u32).collect()))
     }
 
     /// The guard process, started at the first call; it kills the processes if this one dies.
@@ -319,7 +329,10 @@ impl Crew {
         command
             .env("PMI_FD", pmi_fd.to_string())
             .env("MPI_LOCALRANKID", start.local_rank.to_string())
-            .env("MPI_LOCALNRANKS", start.local_size.to_string());
+            .env("MPI_LOCALNRANKS", start.local_size.to_string())
+            .env("OMPI_COMM_WORLD_LOCAL_RANK", start.local_rank.to_string())
+            .env("OMPI_COMM_WORLD_NODE_RANK", start.local_rank.to_string())
+            .env("OMPI_COMM_WORLD_LOCAL_SIZE", start.local_size.to_string());
     }
 
     /// The process of a rank; `None` if it has ended or was never started.
@@ -447,6 +460,14 @@ impl Crew {
         }
     }
 
+    /// Reports the MPI calls that running processes have noted.
+    fn report_calls(&mut self) {
+        for (&number, process) in self.processes.iter().filter(|(_, process)| !process.has_ended) {
+            let calls = process.calls.as_ref().and_then(CallNotes::read);
+            self.events.extend(calls.map(|calls| CrewEvent::WaitsIn(number, calls)));
+        }
+    }
+
     /// Forwards the output written so far, at most the capacity of a pipe: a child of the process may go on writing.
     fn drain(&mut self, number: u32) {
         for stream in [Stream::Out, Stream::Err] {
@@ -514,7 +535,7 @@ impl Crew {
 }
 
 impl Process {
-    fn new(mut child: Child, started: ProgramKey, pmi: UnixStream) -> Self {
+    fn new(mut child: Child, started: ProgramKey, pmi: UnixStream, calls: Option<CallNotes>) -> Self {
         let group = Pid::from_child(&child);
         let output_pipes = [
             child.stdout.take().map(|pipe| (Stream::Out, OutputPipe::Out(pipe))),
@@ -537,6 +558,7 @@ impl Process {
             input,
             to_input: Vec::new(),
             output_pipes,
+            calls,
             has_ended: false,
             is_dumped: false,
         }
@@ -563,19 +585,23 @@ fn spawn_error(name: &OsStr, why: &io::Error, started: usize) -> String {
     }
 }
 
-/// Starts a process bound to its processors. It inherits its end of the PMI stream; no other process does.
-fn spawn(command: &mut Command, pmi: &UnixStream, start: &ProcessSpec) -> io::Result<Child> {
-    let processors = topology::processors(start);
+/// Starts a process bound to its processors. It inherits its end of the PMI stream and of its other files; no other process does.
+fn spawn<'a>(
+    command: &mut Command,
+    inherited: impl Iterator<Item = BorrowedFd<'a>>,
+    processors: &[usize],
+) -> io::Result<Child> {
+    for fd in inherited {
+        fcntl_setfd(fd, FdFlags::empty())?;
+    }
     if processors.is_empty() {
-        fcntl_setfd(pmi, FdFlags::empty())?;
         return command.spawn();
     }
     // The child inherits the affinity, so it is bound from its first instruction.
     let before = sched_getaffinity(None)?;
     let mut wanted = CpuSet::new();
-    processors.into_iter().for_each(|processor| wanted.set(processor));
+    processors.iter().for_each(|&processor| wanted.set(processor));
     sched_setaffinity(None, &wanted)?;
-    fcntl_setfd(pmi, FdFlags::empty())?;
     let child = command.spawn();
     sched_setaffinity(None, &before)?;
     child

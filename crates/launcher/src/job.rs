@@ -1,7 +1,7 @@
 //! Runs a job from its first process to its last: serves PMI, forwards input and output, and detects failures, in one loop
 //! without threads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal as _};
@@ -22,6 +22,7 @@ use super::event_loop::{PollEntry, Signals, wait_ready};
 use super::input::Input;
 use super::message::{Binding, CrewEvent, ExitReason, Order, ProcessSpec, Stream};
 use super::network_check::Networks;
+use super::output::{self, Fields, Files};
 use super::plan::Plan;
 use super::printer::Printer;
 use super::profile::Profiles;
@@ -37,10 +38,15 @@ const TIMED_OUT: u8 = 124;
 /// The exit status when the reader of the output has gone: 128 + SIGPIPE, as in shells.
 const OUTPUT_CLOSED: u8 = 128 + 13;
 
+/// Variables with the rank and the size of a job in turn, by the names of several launchers.
+const RANK_VARIABLES: [&str; 4] = ["PMI_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"];
+
 /// A process of a job.
 #[derive(Debug)]
 struct Rank {
     id: RankId,
+    /// The ranks of its job.
+    size: u32,
     site: usize,
     start: ProcessSpec,
     pid: u32,
@@ -86,6 +92,12 @@ struct Job {
     input: Input,
     out: Printer<File>,
     err: Printer<File>,
+    /// What each line of output begins with.
+    tag: Option<String>,
+    /// Whether standard error of ranks is printed as their standard output is.
+    merges_errors: bool,
+    files: Files,
+    reports_bindings: bool,
     profiles: Option<Profiles>,
     networks: Networks,
     /// The key of all jobs of this mpirun, for programs that get none by PMI.
@@ -95,6 +107,8 @@ struct Job {
     signals: Signals,
     /// When `--timeout` expires, and its value.
     timeout: Option<(Instant, Duration)>,
+    /// After `--timeout`: the calls that ranks wait in, with their names.
+    waits: BTreeMap<String, Vec<String>>,
     /// The exit status of the first failure.
     status: Option<u8>,
     /// Whether all processes were ordered to end.
@@ -122,6 +136,7 @@ pub fn run(plan: Plan) -> Result<Ended, Failure> {
     job.start_initial_ranks(plan)?;
     loop {
         job.handle_events();
+        job.print_waits();
         if job.is_finished() {
             let profiles = job.profiles.map(Profiles::into_jobs).unwrap_or_default();
             return Ok(Ended { status: job.status.unwrap_or(OK), profiles });
@@ -138,7 +153,7 @@ impl Job {
         let printer = |fd: std::os::fd::BorrowedFd<'_>| -> io::Result<Printer<File>> {
             let own = fd.try_clone_to_owned()?;
             let is_terminal = own.is_terminal();
-            Ok(Printer::new(File::from(own), plan.is_tagged, is_terminal))
+            Ok(Printer::new(File::from(own), plan.output.tag.is_some(), is_terminal))
         };
         let failed = |why: io::Error| Failure::run(format!("cannot write: {why}{}", texts::remedy(&why)));
         let signals = Signals::install()?;
@@ -165,12 +180,17 @@ impl Job {
             input: Input::new(readers),
             out: printer(stdout()).map_err(failed)?,
             err: printer(stderr()).map_err(failed)?,
+            tag: plan.output.tag.clone(),
+            merges_errors: plan.output.merges_errors,
+            files: Files::new(&plan.output),
+            reports_bindings: plan.reports_bindings,
             profiles: plan.has_profile.then(Profiles::default),
             networks: Networks::new(plan.network().as_deref(), used),
             key: key.to_hex().into(),
             oversubscribe: plan.oversubscribe,
             signals,
             timeout: plan.timeout.map(|timeout| (Instant::now() + timeout, timeout)),
+            waits: BTreeMap::new(),
             status: None,
             is_ending: false,
             last_signal: None,
@@ -200,17 +220,22 @@ impl Job {
         let job = Ranks { name, ranks: places, universe_size: None, preput };
         let ids = self.server.add_job(job).map_err(|why| why.to_string())?;
         self.profiles.iter_mut().for_each(|profiles| profiles.add_job(ids.len()));
-        let size = OsString::from(ids.len().to_string());
+        let (count, size) = (ids.len() as u32, OsString::from(ids.len().to_string()));
         for (id, (site, _, mut start)) in ids.into_iter().zip(ranks) {
             let number = self.ranks.len() as u32;
-            start.variables.push(("PMI_RANK".into(), id.rank().to_string().into()));
-            start.variables.push(("PMI_SIZE".into(), size.clone()));
+            for (name, value) in RANK_VARIABLES
+                .into_iter()
+                .zip([id.rank().to_string().into(), size.clone()].into_iter().cycle())
+            {
+                start.variables.push((name.into(), value));
+            }
             if !start.variables.iter().any(|(name, _)| name == JOB_KEY) {
                 start.variables.push((JOB_KEY.into(), self.key.clone()));
             }
             let order = Order::Start(number, Box::new(start.clone()));
             self.ranks.push(Rank {
                 id,
+                size: count,
                 site,
                 start,
                 pid: 0,
@@ -219,6 +244,7 @@ impl Job {
                 not_joined: None,
                 end: None,
             });
+            self.files.create(number, &fields(&self.ranks[number as usize], &self.sites))?;
             self.sites[site].give_order(order);
         }
         Ok(())
@@ -244,6 +270,15 @@ impl Job {
             self.send_pmi_answers();
             if !self.is_ending && self.ranks.iter().all(|rank| rank.end.is_some()) {
                 self.end_all();
+            }
+        }
+    }
+
+    /// Once all ranks have ended after `--timeout`, prints the calls that they waited in.
+    fn print_waits(&mut self) {
+        if self.sites.iter().all(|site| site.is_gone) {
+            for (calls, ranks) in std::mem::take(&mut self.waits) {
+                self.print_remark(&texts::waits_in(&calls, &ranks));
             }
         }
     }
@@ -341,8 +376,11 @@ impl Job {
 
     /// Handles expired deadlines.
     fn handle_deadlines(&mut self, now: Instant) {
-        let ranks = &self.ranks;
-        let tag = |number: u32| ranks.get(number as usize).map(Rank::tag).unwrap_or_default();
+        let (ranks, sites, pattern) = (&self.ranks, &self.sites, self.tag.as_deref());
+        let tag = |number: u32| {
+            let rank = ranks.get(number as usize);
+            rank.map(|rank| tag(pattern, &fields(rank, sites))).unwrap_or_default()
+        };
         self.out.flush_held(now, tag);
         self.err.flush_held(now, tag);
         for site in &mut self.sites {
@@ -358,6 +396,8 @@ impl Job {
         if let Some((_, given)) = self.timeout.filter(|(at, _)| *at <= now) {
             let running = self.ranks.iter().filter(|rank| rank.end.is_none()).count();
             let line = texts::timed_out(given, running);
+            // Crews report before they end processes.
+            self.order_all(&Order::ReportCalls);
             return self.fail(TIMED_OUT, Some(line));
         }
         if let Some(at) = self.ranks.iter().position(|rank| rank.exit_deadline().is_some_and(|at| at <= now))
@@ -413,6 +453,7 @@ impl Job {
             | CrewEvent::InputWritten(number)
             | CrewEvent::Missing(number, ..)
             | CrewEvent::NotJoined(number, ..)
+            | CrewEvent::WaitsIn(number, ..)
             | CrewEvent::Ended(number, ..) => {
                 // Events of a process that does not run on that host are ignored.
                 if self.ranks.get(number as usize).is_some_and(|rank| rank.site == site) {
@@ -427,7 +468,13 @@ impl Job {
         let at = number as usize;
         let id = self.ranks[at].id;
         match event {
-            CrewEvent::Started(_, pid) => self.ranks[at].pid = pid,
+            CrewEvent::Started(_, pid, processors) => {
+                self.ranks[at].pid = pid;
+                if self.reports_bindings {
+                    let line = texts::bound(&self.ranks[at].name(), self.site_of(at), &processors);
+                    self.print_remark(&line);
+                }
+            }
             CrewEvent::NotStarted(_, why) => {
                 self.ranks[at].end = Some(ExitReason::Exit(FAILED));
                 self.input.remove_reader(number);
@@ -443,14 +490,13 @@ impl Job {
                 }
             }
             CrewEvent::Output(_, stream, bytes) => {
-                let tag = self.ranks[at].tag();
-                let printer = if stream == Stream::Out { &mut self.out } else { &mut self.err };
-                printer.add_output(number, &tag, &bytes, now);
+                self.handle_output(number, stream, &bytes, now);
             }
             CrewEvent::InputWritten(_) => self.input.mark_written(number),
             CrewEvent::Missing(_, text) if !self.is_ending => self.print_remark(&text),
             CrewEvent::Missing(..) => {}
             CrewEvent::NotJoined(_, text) => self.ranks[at].not_joined = Some(text),
+            CrewEvent::WaitsIn(_, calls) => self.waits.entry(calls).or_default().push(self.ranks[at].name()),
             CrewEvent::Ended(_, end) => {
                 self.ranks[at].end = Some(end);
                 self.input.remove_reader(number);
@@ -463,6 +509,25 @@ impl Job {
             }
             CrewEvent::Hello(_) | CrewEvent::Finished | CrewEvent::Lost(_) => {}
         }
+    }
+
+    /// Writes output of a process to its file, or prints it, or both.
+    fn handle_output(&mut self, number: u32, stream: Stream, bytes: &[u8], now: Instant) {
+        let stream = if self.merges_errors { Stream::Out } else { stream };
+        match self.files.write(number, stream, bytes) {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(why) => {
+                let line = format!(
+                    "cannot write the output of {}: {why}; free space",
+                    self.ranks[number as usize].name()
+                );
+                return self.fail_to_write(&why, Some(line));
+            }
+        }
+        let tag = tag(self.tag.as_deref(), &fields(&self.ranks[number as usize], &self.sites));
+        let printer = if stream == Stream::Out { &mut self.out } else { &mut self.err };
+        printer.add_output(number, &tag, bytes, now);
     }
 
     /// Sends pending PMI answers to the ranks.
@@ -720,14 +785,6 @@ impl Rank {
         }
     }
 
-    /// What precedes each line of the rank's output with `--tag`.
-    fn tag(&self) -> String {
-        match self.id.job() {
-            0 => format!("[{}] ", self.id.rank()),
-            job => format!("[{job}.{}] ", self.id.rank()),
-        }
-    }
-
     /// The time by which its process must have ended, if its PMI stream ended without MPI_Finalize.
     fn exit_deadline(&self) -> Option<Instant> {
         let (_, since) = self.left.as_ref().filter(|(left, _)| *left == Departure::Vanished)?;
@@ -735,11 +792,21 @@ impl Rank {
     }
 }
 
+/// The values of the fields of tags and file names for output of this rank.
+fn fields<'a>(rank: &Rank, sites: &'a [Site]) -> Fields<'a> {
+    let (id, site) = (rank.id, rank.site);
+    Fields { rank: id.rank(), size: rank.size, job: id.job(), host: &sites[site].name, site }
+}
+
+/// What each line of output of a rank begins with.
+fn tag(pattern: Option<&str>, fields: &Fields<'_>) -> String {
+    pattern.map(|pattern| output::expand(pattern, fields)).unwrap_or_default()
+}
+
 /// The start description of a process that a rank spawns: settings that the request does not name are those of the rank.
 fn spawned_process(asker: &ProcessSpec, program: &Program, total: usize) -> ProcessSpec {
-    let own: BTreeSet<&str> = ["PMI_RANK", "PMI_SIZE", "PMI_SPAWNED"].into();
-    let is_inherited =
-        |(name, _): &&(OsString, OsString)| !name.to_str().is_some_and(|name| own.contains(name));
+    let is_own = |name: &str| name == "PMI_SPAWNED" || RANK_VARIABLES.contains(&name);
+    let is_inherited = |(name, _): &&(OsString, OsString)| !name.to_str().is_some_and(is_own);
     let mut variables: Vec<_> = asker.variables.iter().filter(is_inherited).cloned().collect();
     variables.push(("PMI_SPAWNED".into(), "1".into()));
     let directory = program.info.iter().find(|(key, _)| key == "wdir");
@@ -753,5 +820,6 @@ fn spawned_process(asker: &ProcessSpec, program: &Program, total: usize) -> Proc
         mpi: asker.mpi.clone(),
         reads: false,
         inherits_output: asker.inherits_output,
+        notes_calls: asker.notes_calls,
     }
 }

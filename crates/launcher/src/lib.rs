@@ -9,19 +9,21 @@
 //! | file | contents |
 //! |---|---|
 //! | `options`, `failure` | the description of a job; exit status and errors |
-//! | `hosts`, `topology`, `program` | host lists and the placement of ranks; cores; paths of programs |
+//! | `hosts`, `topology`, `program` | host lists, rank files and the placement of ranks; cores; paths of programs |
 //! | `install_paths`, `linked` | files that are installed with this program; the MPI library that a program is linked to, for hints |
 //! | `plan` | the placement of all ranks before the start |
 //! | `job` | the main loop of mpirun: serves PMI, forwards output, detects failures |
 //! | `crew`, `dump`, `guard` | the processes of one host; core dumps in progress; the process that kills them if the crew dies |
 //! | `remote`, `agent`, `message` | the crew of another host, seen from both sides, and their protocol |
 //! | `network_check` | whether the network between hosts is private |
-//! | `profile` | the profiles that ranks write |
-//! | `printer`, `input`, `event_loop`, `texts`, `quote` | output in whole lines; input; poll and signals; texts of mpirun; shell quoting |
+//! | `profile`, `calls` | the profiles that ranks write; the MPI calls that they wait in |
+//! | `printer`, `output`, `input` | output in whole lines; tags and files of output; input |
+//! | `event_loop`, `texts`, `quote` | poll and signals; texts of mpirun; shell quoting |
 
 #![forbid(unsafe_code)]
 
 mod agent;
+mod calls;
 mod crew;
 mod dump;
 mod event_loop;
@@ -35,6 +37,7 @@ mod linked;
 mod message;
 mod network_check;
 mod options;
+mod output;
 mod plan;
 mod printer;
 mod profile;
@@ -48,5 +51,7 @@ pub use agent::run as agent;
 pub use failure::{Failure, Outcome};
 pub use guard::run as guard;
 pub use job::{Ended, run};
-pub use options::{Bind, Connector, Hosts, MapBy, MpiLibrary, Options, Program, Readers, Transport};
+pub use options::{
+    Bind, Connector, Hosts, MapBy, MpiLibrary, Options, Output, Program, RankBy, Readers, Resource, Transport,
+};
 pub use plan::Plan;

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::options::MapBy;
+use crate::options::Resource;
 
 /// The largest order in bytes: the kernel limits variables and arguments of a process to 6 MiB, and JSON enlarges them.
 pub(super) const ORDER_LEN_MAX: usize = 64 << 20;
@@ -37,17 +37,40 @@ pub(super) struct ProcessSpec {
     pub(super) reads: bool,
     /// Whether it inherits mpirun's output streams instead of writing to pipes.
     pub(super) inherits_output: bool,
+    /// Whether it may be asked which MPI calls it waits in.
+    pub(super) notes_calls: bool,
 }
 
 /// What the ranks of a host are bound to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) enum Binding {
     #[default]
     None,
     /// Each rank to its share of the cores, if there is at least one core for each.
     Share,
-    /// Each rank to one core, in this order; after the last core, the first is used again.
-    Core(MapBy),
+    /// Each rank to units of a resource in turn; after the last, the first is used again.
+    Turn(Turn),
+    /// A rank to these cores.
+    Cores(Vec<CoreRange>),
+}
+
+/// The order in which ranks take units of a resource.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Turn {
+    /// What a rank is bound to, and how many units of it.
+    pub(super) to: Resource,
+    pub(super) width: u32,
+    /// The resource whose units ranks take in turn, and how many ranks each takes before the next.
+    pub(super) by: Resource,
+    pub(super) ranks: u32,
+}
+
+/// Cores of a host, or of one of its sockets; all numbers start at 0 and count what the host allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct CoreRange {
+    pub(super) socket: Option<u32>,
+    pub(super) first: u32,
+    pub(super) last: u32,
 }
 
 /// The library of MPI's standard ABI that a program is given.
@@ -72,6 +95,8 @@ pub(super) enum Order {
     Input(u32, Vec<u8>),
     /// A signal for all processes.
     Signal(i32),
+    /// Report the MPI calls that processes wait in.
+    ReportCalls,
     /// End all processes: SIGTERM, then SIGKILL.
     End,
     /// Kill all processes.
@@ -107,8 +132,8 @@ pub(super) struct AgentInfo {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum CrewEvent {
     Hello(AgentInfo),
-    /// A process was started, with this process id.
-    Started(u32, u32),
+    /// A process was started, with this process id, bound to these processors; none if it is not bound.
+    Started(u32, u32, Vec<u32>),
     /// A process could not be started, with the reason.
     NotStarted(u32, String),
     /// Bytes of the PMI stream; an empty vector is its end.
@@ -122,6 +147,8 @@ pub(super) enum CrewEvent {
     Missing(u32, String),
     /// Before `Ended` of a process that did not join its job: its MPI library cannot join; the text says so.
     NotJoined(u32, String),
+    /// The MPI calls that a process waits in, separated by commas; empty if it waits in none.
+    WaitsIn(u32, String),
     /// All processes have ended; this is the last event.
     Finished,
     /// The crew cannot be reached any more, with the reason.
@@ -147,6 +174,7 @@ impl Order {
             Self::Pmi(number, bytes) => frame(b'P', *number, bytes),
             Self::Input(number, bytes) => frame(b'I', *number, bytes),
             Self::Signal(signal) => frame(b'U', signal.unsigned_abs(), &[]),
+            Self::ReportCalls => frame(b'C', 0, &[]),
             Self::End => frame(b'E', 0, &[]),
             Self::Kill => frame(b'K', 0, &[]),
         }
@@ -159,6 +187,7 @@ impl Order {
             b'P' => Self::Pmi(number, body),
             b'I' => Self::Input(number, body),
             b'U' => Self::Signal(number.try_into().ok()?),
+            b'C' => Self::ReportCalls,
             b'E' => Self::End,
             b'K' => Self::Kill,
             _ => return None,
@@ -171,7 +200,10 @@ impl CrewEvent {
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Hello(hello) => frame(b'h', 0, &json(hello)),
-            Self::Started(number, pid) => frame(b's', *number, &pid.to_le_bytes()),
+            Self::Started(number, pid, bound) => {
+                let body: Vec<u8> = [*pid].iter().chain(bound).flat_map(|word| word.to_le_bytes()).collect();
+                frame(b's', *number, &body)
+            }
             Self::NotStarted(number, why) => frame(b'n', *number, why.as_bytes()),
             Self::Pmi(number, bytes) => frame(b'p', *number, bytes),
             Self::Output(number, Stream::Out, bytes) => frame(b'o', *number, bytes),
@@ -181,6 +213,7 @@ impl CrewEvent {
             Self::Ended(number, ExitReason::Signal(signal)) => frame(b'k', *number, &[*signal]),
             Self::Missing(number, text) => frame(b'm', *number, text.as_bytes()),
             Self::NotJoined(number, text) => frame(b'a', *number, text.as_bytes()),
+            Self::WaitsIn(number, calls) => frame(b'c', *number, calls.as_bytes()),
             Self::Finished => frame(b'g', 0, &[]),
             Self::Lost(why) => frame(b'l', 0, why.as_bytes()),
         }
@@ -191,7 +224,12 @@ impl CrewEvent {
         let text = |body| String::from_utf8(body).ok();
         Some(match kind {
             b'h' => Self::Hello(results::plain::from_peer(&body).ok()?),
-            b's' => Self::Started(number, u32::from_le_bytes(body.try_into().ok()?)),
+            b's' => {
+                let (words, rest) = body.as_chunks::<4>();
+                let mut words = words.iter().map(|word| u32::from_le_bytes(*word));
+                let pid = words.next().filter(|_| rest.is_empty())?;
+                Self::Started(number, pid, words.collect())
+            }
             b'n' => Self::NotStarted(number, text(body)?),
             b'p' => Self::Pmi(number, body),
             b'o' => Self::Output(number, Stream::Out, body),
@@ -201,6 +239,7 @@ impl CrewEvent {
             b'k' => Self::Ended(number, ExitReason::Signal(*body.first()?)),
             b'm' => Self::Missing(number, text(body)?),
             b'a' => Self::NotJoined(number, text(body)?),
+            b'c' => Self::WaitsIn(number, text(body)?),
             b'g' => Self::Finished,
             b'l' => Self::Lost(text(body)?),
             _ => return None,
@@ -262,7 +301,7 @@ mod tests {
             directory: "/tmp".into(),
             variables: vec![("A".into(), "b=c".into())],
             local_size: 2,
-            bind: Binding::Core(MapBy::Socket),
+            bind: Binding::Cores(vec![CoreRange { socket: Some(1), first: 0, last: 2 }]),
             mpi: Library::In("/lib".into()),
             reads: true,
             ..ProcessSpec::default()
@@ -272,6 +311,7 @@ mod tests {
             Order::Pmi(1, b"cmd=init\n".to_vec()),
             Order::Input(2, Vec::new()),
             Order::Signal(15),
+            Order::ReportCalls,
             Order::End,
             Order::Kill,
         ]
@@ -285,7 +325,8 @@ mod tests {
                 cores: 2,
                 addresses: vec![[10, 0, 0, 1].into()],
             }),
-            CrewEvent::Started(1, 4711),
+            CrewEvent::Started(1, 4711, vec![0, 7]),
+            CrewEvent::Started(2, 1, Vec::new()),
             CrewEvent::NotStarted(1, "why".into()),
             CrewEvent::Pmi(3, vec![0, 255]),
             CrewEvent::Output(1, Stream::Out, b"x\n".to_vec()),
@@ -295,6 +336,7 @@ mod tests {
             CrewEvent::Ended(0, ExitReason::Signal(9)),
             CrewEvent::Missing(1, "a".into()),
             CrewEvent::NotJoined(2, "b".into()),
+            CrewEvent::WaitsIn(1, "MPI_Recv".into()),
             CrewEvent::Finished,
             CrewEvent::Lost("why".into()),
         ]

@@ -11,20 +11,32 @@ use serde::{Deserialize, Serialize};
 pub struct Options {
     /// The programs in the order of their ranks.
     pub programs: Vec<Program>,
+    /// Variables of the ranks of all programs, as those of [`Program::variables`], which override them.
+    pub variables: Vec<OsString>,
     /// The hosts that ranks may run on.
     pub hosts: Hosts,
     /// How agents on other hosts are reached.
     pub connector: Connector,
     /// Which ranks are given standard input.
     pub readers: Readers,
-    /// Whether each line of output begins with its rank.
-    pub is_tagged: bool,
+    /// Where the output of ranks goes.
+    pub output: Output,
     /// All ranks are ended after this time, with status 124.
     pub timeout: Option<Duration>,
-    /// What ranks are bound to.
-    pub bind: Bind,
-    /// The order in which ranks are bound to cores; only with [`Bind::Core`].
+    /// The ranks that each host takes in turn, instead of its slots. Without a number of ranks, every host gets this many.
+    pub per_host: Option<u32>,
+    /// The order in which ranks are placed.
     pub map_by: Option<MapBy>,
+    /// The order in which placed ranks are numbered; as they were placed by default.
+    pub rank_by: Option<RankBy>,
+    /// A file with the host and the cores of each rank.
+    pub rankfile: Option<PathBuf>,
+    /// What ranks are bound to; by default what [`Options::map_by`] names, or else their share of the cores.
+    pub bind: Option<Bind>,
+    /// How many cores, or units of what is named by [`Options::bind`], each rank gets; one by default.
+    pub width: Option<u32>,
+    /// Whether a line is printed for each rank about what it is bound to.
+    pub reports_bindings: bool,
     /// No remark if there are more ranks than cores. The variable NICETY_OVERSUBSCRIBE=1 has the same effect.
     pub oversubscribe: bool,
     /// The device of the ranks' MPI library, by a name that the caller has checked.
@@ -42,8 +54,8 @@ pub struct Options {
 /// A program and its ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// How many ranks, at least one.
-    pub ranks: u32,
+    /// How many ranks, at least one; by default one, or as many as the placement asks for.
+    pub ranks: Option<u32>,
     /// `NAME=VALUE`, or `NAME` for the value from this environment.
     pub variables: Vec<OsString>,
     /// The working directory of its ranks, relative to the current one, which is the default.
@@ -122,27 +134,87 @@ impl Transport {
     }
 }
 
+/// Where the output of ranks goes: to mpirun's own streams, unless a file is named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// What each line begins with; see [`Output::FIELDS`].
+    pub tag: Option<String>,
+    /// The files for standard output, with fields as in the tag; folders are created.
+    pub out_file: Option<String>,
+    /// The files for standard error.
+    pub err_file: Option<String>,
+    /// Whether output in files is printed, too.
+    pub is_copied: bool,
+    /// Whether standard error of ranks goes where their standard output goes.
+    pub merges_errors: bool,
+}
+
+impl Output {
+    /// The fields of tags and file names.
+    pub const FIELDS: &str = "%r rank, %R rank with leading zeros, %h host, %p number of the host, %g number of the job, \
+                              %t seconds since 1970, %% a percent sign";
+}
+
 /// What a rank is bound to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bind {
     /// Its share of the host's cores, if there is at least one core for each rank.
-    #[default]
     Share,
-    /// One core.
-    Core,
+    /// One or several units of this resource.
+    To(Resource),
     /// Nothing.
     None,
 }
 
-/// The order in which ranks are bound to cores.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum MapBy {
-    /// Adjacent cores first.
+/// A part of a host, from the smallest to the largest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Resource {
+    /// A hardware thread.
+    Thread,
+    /// A core.
     Core,
-    /// Round robin over the sockets.
+    /// The cores next to one memory.
+    Numa,
+    /// A socket.
     Socket,
-    /// No order: ranks are not bound to cores.
-    None,
+}
+
+impl Resource {
+    /// All resources, from the smallest to the largest.
+    pub const ALL: [Self; 4] = [Self::Thread, Self::Core, Self::Numa, Self::Socket];
+
+    /// The name in options.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Thread => "hwthread",
+            Self::Core => "core",
+            Self::Numa => "numa",
+            Self::Socket => "socket",
+        }
+    }
+}
+
+/// The order in which ranks are placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapBy {
+    /// Each host is filled in turn.
+    Slot,
+    /// One rank on each host, then the next on each.
+    Node,
+    /// Each host is filled in turn; on it, the units of the resource take this many ranks (usually one) in turn.
+    Resource(Resource, u32),
+    /// As `Resource`, and each host takes as many ranks as its units do.
+    PerResource(Resource, u32),
+}
+
+/// The order in which placed ranks are numbered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RankBy {
+    /// All ranks of a host, then those of the next.
+    Slot,
+    /// One rank of each host, then the next of each.
+    Node,
 }
 
 /// The library that programs of MPI's standard ABI are given.

@@ -1,18 +1,21 @@
 //! [`Plan`]: which rank starts on which host, and how; complete before any process starts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pmi::mapping::RANKS_MAX;
 
+use super::hosts::rankfile::{self, RankPlaces};
 use super::hosts::{self, Host};
-use super::message::{Binding, Library, ProcessSpec};
+use super::message::{Binding, Library, ProcessSpec, Turn};
 use super::{program, topology};
 use crate::failure::Failure;
 use crate::install_paths;
-use crate::options::{Bind, Connector, Hosts, MapBy, MpiLibrary, Options, Program, Readers};
+use crate::options::{
+    Bind, Connector, Hosts, MapBy, MpiLibrary, Options, Output, Program, RankBy, Readers, Resource,
+};
 use crate::quote::shell_words;
 
 /// Selects the device of the MPI library.
@@ -43,7 +46,10 @@ pub struct Plan {
     pub(super) hosts: Vec<Host>,
     pub(super) ranks: Vec<Rank>,
     pub(super) readers: Readers,
-    pub(super) is_tagged: bool,
+    /// Where the output of ranks goes.
+    pub(super) output: Output,
+    /// Whether a line is printed for each rank about what it is bound to.
+    pub(super) reports_bindings: bool,
     /// Suppresses the remark about more ranks than cores.
     pub(super) oversubscribe: bool,
     pub(super) timeout: Option<Duration>,
@@ -62,28 +68,30 @@ impl Plan {
     /// If something cannot be started, as far as this host can determine.
     pub fn new(options: &Options) -> Result<Self, Failure> {
         let programs = &options.programs;
-        if programs.is_empty()
-            || programs.iter().any(|program| program.command.is_empty() || program.ranks == 0)
-        {
+        let is_incomplete = |program: &Program| program.command.is_empty() || program.ranks == Some(0);
+        if programs.is_empty() || programs.iter().any(is_incomplete) {
             return Err(Failure::usage(
                 "each program needs a name and at least one rank; see `nicety mpirun --help`",
             ));
         }
-        let hosts = match &options.hosts {
-            Hosts::File(path) => hosts::read_file(path)?,
-            Hosts::Own => vec![Host { name: hosts::own_name(), ranks: 1 }],
-            Hosts::Words(words) => hosts::parse_list(words)?,
-        };
         let all = CommonSettings::new(options)?;
-        let sizes: Vec<usize> = programs.iter().map(|program| program.ranks as usize).collect();
-        let size = sizes.iter().sum();
+        let places = options.rankfile.as_deref().map(rankfile::read).transpose()?;
+        let (hosts, default) = hosts_and_default_ranks(options, places.as_ref())?;
+        let default = if programs.len() == 1 { default } else { 1 };
+        let sizes: Vec<usize> =
+            programs.iter().map(|program| program.ranks.map_or(default, |ranks| ranks as usize)).collect();
+        let size = sizes.iter().fold(0_usize, |sum, size| sum.saturating_add(*size));
         if size > RANKS_MAX as usize {
             return Err(Failure::usage(format!("{size} ranks are too many; start {RANKS_MAX} at most")));
         }
-        let mut hosts = merge_hosts(hosts);
-        let placed = hosts::assign_ranks(&hosts, size);
-        // Hosts are filled in order, so only the last ones may have no rank.
-        hosts.truncate(placed.iter().max().map_or(0, |last| last + 1));
+        let (hosts, placed) = match &places {
+            Some(places) => place_by_file(hosts, places, size)?,
+            None => {
+                let placed = place(&hosts, size, options)?;
+                (hosts, placed)
+            }
+        };
+        let (hosts, placed) = without_idle_hosts(hosts, &placed);
         let mut ranks = Vec::with_capacity(size);
         for (appnum, (program, count)) in (0..).zip(programs.iter().zip(sizes)) {
             let start = all.start(program)?;
@@ -91,11 +99,18 @@ impl Plan {
             let of = |&host: &usize| Rank { host, appnum, start: start.clone() };
             ranks.extend(places.map(of).collect::<Vec<_>>());
         }
+        for (number, rank) in (0..).zip(&mut ranks) {
+            let place = places.as_ref().and_then(|places| places.get(&number));
+            if let Some(place) = place.filter(|place| !place.cores.is_empty()) {
+                rank.start.bind = Binding::Cores(place.cores.clone());
+            }
+        }
         let mut plan = Self {
             hosts,
             ranks,
             readers: options.readers,
-            is_tagged: options.is_tagged,
+            output: options.output.clone(),
+            reports_bindings: options.reports_bindings,
             oversubscribe: options.oversubscribe
                 || std::env::var_os(OVERSUBSCRIBE).is_some_and(|set| set == "1"),
             timeout: options.timeout,
@@ -115,15 +130,17 @@ impl Plan {
             rank.start.local_rank = counts[rank.host];
             counts[rank.host] += 1;
         }
+        let is_plain = self.output == Output { is_copied: self.output.is_copied, ..Output::default() };
         let is_alone = self.ranks.len() == 1 && self.is_here(0);
         for (number, rank) in (0..).zip(&mut self.ranks) {
             rank.start.local_size = counts[rank.host];
+            rank.start.notes_calls = self.timeout.is_some();
             rank.start.reads = match self.readers {
                 Readers::All => true,
                 Readers::None => false,
                 Readers::Rank(reader) => reader == number,
             };
-            rank.start.inherits_output = is_alone && !self.is_tagged;
+            rank.start.inherits_output = is_alone && is_plain;
         }
     }
 
@@ -154,6 +171,7 @@ impl Plan {
         let mut last = None;
         for rank in self.ranks.iter().filter(|rank| self.is_here(rank.host)) {
             let start = &rank.start;
+            topology::processors(start).map_err(Failure::usage)?;
             if last.replace(rank.appnum) != Some(rank.appnum) {
                 let path = start.variables.iter().rev().find(|(name, _)| name == "PATH");
                 let path = path.map(|(_, path)| path.clone()).or_else(|| std::env::var_os("PATH"));
@@ -172,14 +190,19 @@ impl Plan {
         let mut text = String::new();
         for (number, rank) in self.ranks.iter().enumerate() {
             let start = &rank.start;
-            let bound = match start.bind {
+            let bound = match &start.bind {
                 Binding::None => String::new(),
                 _ if self.is_here(rank.host) => match topology::processors(start) {
-                    processors if processors.is_empty() => String::new(),
-                    processors => format!("processors {processors:?}  "),
+                    Ok(processors) if !processors.is_empty() => {
+                        let processors: Vec<u32> =
+                            processors.into_iter().map(|number| number as u32).collect();
+                        format!("processors {}  ", topology::list_text(&processors))
+                    }
+                    _ => String::new(),
                 },
                 Binding::Share => "a share of the cores  ".to_owned(),
-                Binding::Core(_) => format!("core {}  ", start.local_rank),
+                Binding::Turn(turn) => format!("{} {}  ", turn.width, turn.to.name()),
+                Binding::Cores(_) => "cores of the rank file  ".to_owned(),
             };
             let directory = shell_words([&start.directory]);
             let set = |(name, value): &(OsString, OsString)| {
@@ -211,17 +234,6 @@ struct CommonSettings {
 
 impl CommonSettings {
     fn new(options: &Options) -> Result<Self, Failure> {
-        let bind = match (options.bind, options.map_by) {
-            (Bind::None, None | Some(MapBy::None)) => Binding::None,
-            (Bind::Share, None) => Binding::Share,
-            (Bind::None | Bind::Share, Some(_)) => {
-                return Err(Failure::usage("--map-by is the order of --bind core; add --bind core"));
-            }
-            (Bind::Core, Some(MapBy::None)) => {
-                return Err(Failure::usage("--bind core needs an order; write --map-by core or socket"));
-            }
-            (Bind::Core, order) => Binding::Core(order.unwrap_or(MapBy::Core)),
-        };
         let mpi = match &options.mpi {
             MpiLibrary::Bundled => Library::Bundled,
             MpiLibrary::None => Library::None,
@@ -230,11 +242,14 @@ impl CommonSettings {
         let device = options.device.iter().map(|device| (DEVICE.into(), device.into()));
         let transport = options.transport.iter().map(|transport| (TRANSPORT.into(), transport.name().into()));
         let profile = options.has_profile.then(|| (PROFILE.into(), "1".into()));
-        let variables = device.chain(transport).chain(profile).collect();
+        let mut variables: Vec<_> = device.chain(transport).chain(profile).collect();
+        for word in &options.variables {
+            variables.push(variable(word)?);
+        }
         let here = std::env::current_dir().map_err(|why| {
             Failure::usage(format!("cannot find the path of this directory: {why}; change to another"))
         })?;
-        Ok(Self { bind, mpi, variables, here })
+        Ok(Self { bind: binding(options)?, mpi, variables, here })
     }
 
     /// The start description of a rank of a program.
@@ -251,11 +266,100 @@ impl CommonSettings {
             command: program.command.clone(),
             directory: directory.into(),
             variables,
-            bind: self.bind,
+            bind: self.bind.clone(),
             mpi: self.mpi.clone(),
             ..ProcessSpec::default()
         })
     }
+}
+
+/// What ranks are bound to, unless a rank file says it.
+fn binding(options: &Options) -> Result<Binding, Failure> {
+    let (by, ranks) = match options.map_by {
+        Some(MapBy::Resource(by, ranks) | MapBy::PerResource(by, ranks)) => (Some(by), ranks),
+        Some(MapBy::Slot | MapBy::Node) | None => (None, 1),
+    };
+    let turn = |to, by| {
+        let width = options.width.unwrap_or(1);
+        Ok(Binding::Turn(Turn { to, width, by, ranks }))
+    };
+    match (options.bind, by) {
+        (Some(Bind::None), _) => Ok(Binding::None),
+        (Some(Bind::Share), None) | (None, None) if options.width.is_none() => Ok(Binding::Share),
+        (Some(Bind::Share), _) => Err(Failure::usage(
+            "--bind share has no order and no number of cores; write --bind core, or leave out the other option",
+        )),
+        (Some(Bind::To(to)), by) => turn(to, by.unwrap_or(to)),
+        (None, Some(by)) if options.width.is_none() => turn(by, by),
+        (None, by) => turn(Resource::Core, by.unwrap_or(Resource::Core)),
+    }
+}
+
+/// The hosts, and the number of ranks of a single program that names none.
+fn hosts_and_default_ranks(
+    options: &Options,
+    places: Option<&RankPlaces>,
+) -> Result<(Vec<Host>, usize), Failure> {
+    let mut hosts = merge_hosts(match &options.hosts {
+        Hosts::File(path) => hosts::read_file(path)?,
+        Hosts::Own => vec![Host::new(hosts::own_name(), 1)],
+        Hosts::Words(words) => hosts::parse_list(words)?,
+    });
+    let per_host = match options.map_by {
+        // The units of other hosts are unknown before their agents start; they count as many as this host has.
+        Some(MapBy::PerResource(by, ranks)) => Some(ranks.saturating_mul(topology::count(by))),
+        _ => options.per_host,
+    };
+    for host in &mut hosts {
+        host.slots = per_host.unwrap_or(host.slots).min(host.slots_max);
+    }
+    let default = match (places.and_then(RankPlaces::last_key_value), per_host) {
+        (Some((last, _)), _) => *last as usize + 1,
+        (None, Some(_)) => hosts.iter().map(|host| host.slots as usize).sum(),
+        (None, None) => 1,
+    };
+    Ok((hosts, default))
+}
+
+/// The host of each rank.
+fn place(hosts: &[Host], size: usize, options: &Options) -> Result<Vec<usize>, Failure> {
+    let placed = hosts::assign_ranks(hosts, size, options.map_by == Some(MapBy::Node))?;
+    Ok(match options.rank_by {
+        None => placed,
+        Some(order) => hosts::renumber(&placed, order == RankBy::Node),
+    })
+}
+
+/// The hosts, with those of a rank file that the host list lacks, and the host of each rank.
+fn place_by_file(
+    mut hosts: Vec<Host>,
+    places: &RankPlaces,
+    size: usize,
+) -> Result<(Vec<Host>, Vec<usize>), Failure> {
+    let (own, listed) = (hosts::own_name(), hosts.clone());
+    let mut placed = Vec::with_capacity(size);
+    for rank in 0..size as u32 {
+        let place = places.get(&rank).ok_or_else(|| {
+            Failure::usage(format!(
+                "the rank file has no line for rank {rank}; add one, or start {rank} ranks"
+            ))
+        })?;
+        let name = place.host(&listed)?;
+        let name = if hosts::is_here(name) { &own } else { name };
+        placed.push(hosts.iter().position(|host| host.name == *name).unwrap_or(hosts.len()));
+        if placed.last() == Some(&hosts.len()) {
+            hosts.push(Host::new(name, 1));
+        }
+    }
+    Ok((hosts, placed))
+}
+
+/// Leaves out the hosts that have no rank.
+fn without_idle_hosts(hosts: Vec<Host>, placed: &[usize]) -> (Vec<Host>, Vec<usize>) {
+    let used: BTreeSet<usize> = placed.iter().copied().collect();
+    let numbers: BTreeMap<usize, usize> = used.iter().copied().zip(0..).collect();
+    let hosts = hosts.into_iter().enumerate().filter(|(at, _)| used.contains(at)).map(|(_, host)| host);
+    (hosts.collect(), placed.iter().map(|at| numbers[at]).collect())
 }
 
 /// Parses `NAME=VALUE`, or `NAME` for the value from this environment.
@@ -299,7 +403,10 @@ fn merge_hosts(hosts: Vec<Host>) -> Vec<Host> {
         }
         let at = *known.entry(host.name.clone()).or_insert(merged.len());
         match merged.get_mut(at) {
-            Some(other) => other.ranks = other.ranks.saturating_add(host.ranks),
+            Some(other) => {
+                other.slots = other.slots.saturating_add(host.slots);
+                other.slots_max = other.slots_max.saturating_add(host.slots_max);
+            }
             None => merged.push(host),
         }
     }
@@ -312,7 +419,7 @@ mod tests {
 
     fn program(ranks: u32, command: &[&str]) -> Program {
         let command = command.iter().map(OsString::from).collect();
-        Program { ranks, variables: Vec::new(), directory: None, command }
+        Program { ranks: Some(ranks), variables: Vec::new(), directory: None, command }
     }
 
     fn plan(options: &Options) -> Plan {
@@ -358,9 +465,10 @@ mod tests {
 
     #[test]
     fn single_rank_inherits_the_output_streams() {
-        let alone = |ranks, is_tagged, hosts| {
+        let alone = |ranks, is_tagged: bool, hosts| {
+            let output = Output { tag: is_tagged.then(|| "[%r] ".to_owned()), ..Output::default() };
             let options =
-                Options { programs: vec![program(ranks, &["sh"])], is_tagged, hosts, ..Options::default() };
+                Options { programs: vec![program(ranks, &["sh"])], output, hosts, ..Options::default() };
             plan(&options).ranks[0].start.inherits_output
         };
         assert!(alone(1, false, Hosts::Own));
@@ -374,5 +482,83 @@ mod tests {
         let plan = plan(&Options { programs, device: Some("shm+iwarp".to_owned()), ..Options::default() });
         let values: Vec<_> = plan.ranks[0].start.variables.iter().map(|(_, value)| value.to_str()).collect();
         assert_eq!(values, [Some("shm+iwarp"), Some("shm")], "the later one counts");
+    }
+
+    /// The host, the number on it and the binding of each rank.
+    fn shown(options: Options) -> Result<Vec<(String, u32, Binding)>, String> {
+        let plan = Plan::new(&options).map_err(|why| why.to_string())?;
+        let name = |rank: &Rank| plan.hosts[rank.host].name.clone();
+        Ok(plan
+            .ranks
+            .iter()
+            .map(|rank| (name(rank), rank.start.local_rank, rank.start.bind.clone()))
+            .collect())
+    }
+
+    fn hosts_of(options: Options) -> String {
+        let ranks = shown(options).expect("a plan");
+        ranks.into_iter().map(|(host, ..)| host).collect::<Vec<_>>().join("")
+    }
+
+    fn on(hosts: &[&str], ranks: Option<u32>) -> Options {
+        let programs = vec![Program { ranks, ..program(1, &["sh"]) }];
+        let hosts = Hosts::Words(hosts.iter().map(|host| (*host).to_owned()).collect());
+        Options { programs, hosts, ..Options::default() }
+    }
+
+    #[test]
+    fn ranks_are_placed_by_slot_by_node_or_so_many_per_host() {
+        let by = |map_by, rank_by| Options { map_by, rank_by, ..on(&["a:2", "b:2"], Some(4)) };
+        assert_eq!(hosts_of(by(None, None)), "aabb");
+        assert_eq!(hosts_of(by(Some(MapBy::Slot), Some(RankBy::Node))), "abab");
+        assert_eq!(hosts_of(by(Some(MapBy::Node), None)), "abab");
+        assert_eq!(hosts_of(by(Some(MapBy::Node), Some(RankBy::Slot))), "aabb");
+        let per_host = |ranks| Options { per_host: Some(3), ..on(&["a", "b:9"], ranks) };
+        assert_eq!(hosts_of(per_host(None)), "aaabbb");
+        assert_eq!(hosts_of(per_host(Some(4))), "aaab");
+        assert_eq!(hosts_of(per_host(Some(7))), "aaabbba", "the hosts are filled again");
+        let per_core = Options { map_by: Some(MapBy::PerResource(Resource::Socket, 2)), ..on(&["a"], None) };
+        assert_eq!(hosts_of(per_core).len() as u32, 2 * topology::count(Resource::Socket));
+    }
+
+    #[test]
+    fn binding_follows_from_both_options() {
+        let bind = |bind, map_by, width| {
+            shown(Options { bind, map_by, width, ..on(&["a"], Some(1)) }).map(|ranks| ranks[0].2.clone())
+        };
+        let turn = |to, width, by, ranks| Ok(Binding::Turn(Turn { to, width, by, ranks }));
+        let (core, socket) = (Resource::Core, Resource::Socket);
+        assert_eq!(bind(None, None, None), Ok(Binding::Share));
+        assert_eq!(bind(None, Some(MapBy::Slot), None), Ok(Binding::Share));
+        assert_eq!(bind(Some(Bind::None), Some(MapBy::Resource(core, 1)), None), Ok(Binding::None));
+        assert_eq!(bind(Some(Bind::To(core)), None, None), turn(core, 1, core, 1));
+        assert_eq!(
+            bind(Some(Bind::To(core)), Some(MapBy::Resource(socket, 1)), None),
+            turn(core, 1, socket, 1)
+        );
+        assert_eq!(bind(None, Some(MapBy::PerResource(socket, 2)), None), turn(socket, 1, socket, 2));
+        assert_eq!(bind(None, None, Some(2)), turn(core, 2, core, 1));
+        assert_eq!(bind(None, Some(MapBy::Resource(socket, 1)), Some(2)), turn(core, 2, socket, 1));
+        let why = bind(Some(Bind::Share), Some(MapBy::Resource(core, 1)), None).expect_err("no order");
+        assert!(why.contains("--bind share has no order"), "{why}");
+        assert!(bind(Some(Bind::Share), None, Some(2)).is_err());
+    }
+
+    #[test]
+    fn rank_file_places_ranks() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("ranks");
+        std::fs::write(&path, "rank 0=c slot=1\nrank 1=+n1\nrank 2=localhost slot=0\n").expect("a file");
+        let by_file = |ranks| Options { rankfile: Some(path.clone()), ..on(&["a", "b"], ranks) };
+        let ranks = shown(by_file(None)).expect("a plan");
+        let (own, bound) = (hosts::own_name(), |at: usize| matches!(ranks[at].2, Binding::Cores(_)));
+        let names: Vec<&str> = ranks.iter().map(|(host, ..)| host.as_str()).collect();
+        assert_eq!(names, ["c", "b", &own], "hosts without ranks are left out");
+        assert_eq!((bound(0), bound(1), bound(2)), (true, false, true));
+        let why = shown(by_file(Some(4))).expect_err("three lines");
+        assert!(why.contains("no line for rank 3; "), "{why}");
+        std::fs::write(&path, "rank 0=localhost slot=100000\n").expect("a file");
+        let why = shown(by_file(None)).expect_err("no such core");
+        assert!(why.contains("names core 100000, but"), "{why}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use report::number::plural;
 use rustix::io::Errno;
 
-use super::hosts;
+use super::{hosts, topology};
 
 /// A signal by number and name.
 pub(super) fn signal_name(number: u8) -> String {
@@ -49,6 +49,29 @@ pub(super) fn oversubscribed(ranks: usize, cores: usize, host: &str) -> String {
     )
 }
 
+/// The MPI calls that ranks waited in when `--timeout` expired. Of many ranks, some are named.
+pub(super) fn waits_in(calls: &str, ranks: &[String]) -> String {
+    const NAMED_MAX: usize = 16;
+    let mut names = ranks.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    if ranks.len() > NAMED_MAX {
+        names += &format!(" and {} others", ranks.len() - NAMED_MAX);
+    }
+    if calls.is_empty() {
+        format!("{names} waited in no MPI call")
+    } else {
+        format!("{names} waited in {calls}")
+    }
+}
+
+/// What a rank is bound to, for `--report-bindings`.
+pub(super) fn bound(rank: &str, host: &str, processors: &[u32]) -> String {
+    match processors {
+        [] => format!("{rank} on {host} is not bound"),
+        [one] => format!("{rank} on {host} is bound to processor {one}"),
+        all => format!("{rank} on {host} is bound to processors {}", topology::list_text(all)),
+    }
+}
+
 /// The name of a job's key-value space, which is unique over all hosts and time.
 pub(super) fn job_name(number: usize) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -77,6 +100,13 @@ mod tests {
             oversubscribed(4, 2, "vm"),
             "4 ranks share 2 cores of vm: timings are unreliable (oversubscribed)"
         );
+        let ranks = |count: usize| (0..count).map(|rank| format!("rank {rank}")).collect::<Vec<_>>();
+        assert_eq!(waits_in("MPI_Recv", &ranks(2)), "rank 0, rank 1 waited in MPI_Recv");
+        assert_eq!(waits_in("", &ranks(1)), "rank 0 waited in no MPI call");
+        assert!(waits_in("MPI_Recv", &ranks(20)).contains("rank 15 and 4 others waited"));
+        assert_eq!(bound("rank 0", "a", &[]), "rank 0 on a is not bound");
+        assert_eq!(bound("rank 0", "a", &[3]), "rank 0 on a is bound to processor 3");
+        assert_eq!(bound("rank 0", "a", &[0, 1, 4]), "rank 0 on a is bound to processors 0-1,4");
         assert_ne!(job_name(0), job_name(1));
         let remedy = |errno: Errno| remedy(&errno.into());
         assert!(remedy(Errno::MFILE).contains("ulimit -n") && remedy(Errno::AGAIN).contains("ulimit -u"));

@@ -20,6 +20,39 @@ use crate::req::special::SpecialRequest;
 use crate::rma::one_sided::OneSided;
 use crate::status::Status;
 
+/// Notes the calls that wait for long, so that a launcher can say what a job hangs in.
+pub trait LongWaits: Send + Sync {
+    /// A thread has waited in this call for a while, and waits on.
+    fn begin(&self, call: &'static str);
+    /// The wait has ended.
+    fn end(&self, call: &'static str);
+}
+
+/// After this time a wait counts as long.
+const LONG_WAIT: Span = Span::from_ms(50);
+
+/// A noted long wait.
+struct NotedWait<'a> {
+    notes: &'a dyn LongWaits,
+    call: &'static str,
+}
+
+impl Drop for NotedWait<'_> {
+    fn drop(&mut self) {
+        self.notes.end(self.call);
+    }
+}
+
+/// A receiver of notes.
+#[derive(Clone)]
+pub struct LongWaitNotes(pub Arc<dyn LongWaits>);
+
+impl std::fmt::Debug for LongWaitNotes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LongWaitNotes")
+    }
+}
+
 /// How long a process that leaves waits for other processes.
 pub(crate) const LEAVE_TIMEOUT: Span = Span::from_secs(5);
 
@@ -51,6 +84,8 @@ struct Inner {
     next_id: AtomicU64,
     /// Memory of freed communicators.
     retired: Lock<Vec<RetiredSlots>>,
+    /// The receiver of notes about long waits.
+    long_waits: Option<LongWaitNotes>,
 }
 
 impl Drop for Inner {
@@ -85,6 +120,7 @@ impl Core {
         transport: Transport,
         portals: Option<Portals>,
         (tuning, one_sided): (Tuning, OneSided),
+        long_waits: Option<LongWaitNotes>,
     ) -> Self {
         let wakeup = Arc::new(EventCount::new());
         let mut sources = WaitSet::new();
@@ -111,6 +147,7 @@ impl Core {
             serial: AtomicU32::new(FIRST_SERIAL),
             next_id: AtomicU64::new(0),
             retired: Lock::default(),
+            long_waits,
         }))
     }
 
@@ -344,12 +381,15 @@ impl Core {
         call: &'static str,
         mut step: impl FnMut(&mut Engine, bool) -> Option<T>,
     ) -> Result<T> {
+        let mut noted = None;
         for interval in CHECK_INTERVALS {
             if let Some(found) = self.wait_until(call, self.0.host.after(interval), &mut step) {
                 return Ok(found);
             }
+            noted = noted.or_else(|| self.note_wait(call));
             self.with(Engine::send_coll_checks);
         }
+        drop(noted);
         self.wait_stepwise(call, step)
     }
 
@@ -357,10 +397,26 @@ impl Core {
     fn wait_stepwise<T>(
         &self,
         call: &'static str,
-        step: impl FnMut(&mut Engine, bool) -> Option<T>,
+        mut step: impl FnMut(&mut Engine, bool) -> Option<T>,
     ) -> Result<T> {
+        let _noted = match self.0.long_waits {
+            None => None,
+            Some(_) => {
+                if let Some(found) = self.wait_until(call, self.0.host.after(LONG_WAIT), &mut step) {
+                    return Ok(found);
+                }
+                self.note_wait(call)
+            }
+        };
         let found = self.wait_until(call, None, step);
         found.ok_or_else(|| Error::new(Class::OTHER, format_args!("the world ended during {call}")))
+    }
+
+    /// Notes that this thread waits for long in a call, until the value is dropped.
+    fn note_wait(&self, call: &'static str) -> Option<NotedWait<'_>> {
+        let notes = &*self.0.long_waits.as_ref()?.0;
+        notes.begin(call);
+        Some(NotedWait { notes, call })
     }
 
     /// Waits as [`Core::wait_stepwise`] does, until a deadline.

@@ -19,6 +19,7 @@
 //! | [`Bridge`] | connections with processes of another job |
 //! | [`Protocol`], [`protocols`] | which protocol carries a message of which size, as `nicety explain mpi` prints it |
 //! | [`Gauge`], [`Limits`], [`ToolEvent`] | measurements, settings and events for tools |
+//! | [`LongWaits`] | which calls wait for long, for a launcher |
 //!
 //! A message takes this way: `Comm` checks the arguments, the engine chooses the protocol and matches messages with receives, and
 //! a connection of [`transport`] carries the bytes. With [`MatchEngine::Portals`] the crate [`portals`] does the last two.
@@ -88,6 +89,7 @@ mod status;
 mod tool;
 mod topo;
 
+pub use self::core::{LongWaitNotes, LongWaits};
 pub use attribute::{Attributes, CopyFn, DeleteFn, Keyval};
 pub use bootstrap::{Bootstrap, LocalBootstrap, LocalKvs};
 pub use coll::collective::Collective;

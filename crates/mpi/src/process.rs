@@ -11,7 +11,7 @@ use crate::coll::tuning::Tuning;
 use crate::comm::communicator::Comm;
 use crate::comm::context::Context;
 use crate::comm::group::Group;
-use crate::core::{Core, LEAVE_TIMEOUT};
+use crate::core::{Core, LEAVE_TIMEOUT, LongWaitNotes};
 use crate::error::{Class, Error, Result};
 use crate::p2p::over_portals::Portals;
 use crate::peers::nic::Port;
@@ -66,6 +66,8 @@ pub struct Config {
     pub fast_path: bool,
     /// Which one-sided operations are sent as messages, if memory cannot be mapped; none by default.
     pub one_sided: OneSided,
+    /// The receiver of notes about long waits; none by default.
+    pub long_waits: Option<LongWaitNotes>,
 }
 
 /// A process of a job, which owns all state. Cheap to clone; any thread may use it.
@@ -107,7 +109,8 @@ impl Process {
             }
             _ => None,
         };
-        let core = Core::new(host, bootstrap, transport, portals, (tuning, config.one_sided));
+        let long_waits = config.long_waits.clone();
+        let core = Core::new(host, bootstrap, transport, portals, (tuning, config.one_sided), long_waits);
         core.set_oversubscribed(oversubscribed == Some(true));
         let world = Comm::new(&core, Some(Context::new(0, 0)), Group::of_all(size), None, None)?;
         let comm_self = Comm::new(&core, Some(Context::new(rank, 1)), Group::new(vec![rank])?, None, None)?;

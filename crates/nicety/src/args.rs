@@ -1,7 +1,7 @@
 //! The command line: all options with their help, and examples for each command.
 
 pub(crate) mod fail_if;
-mod mpi;
+pub(crate) mod mpi;
 mod token;
 
 use std::ffi::OsString;

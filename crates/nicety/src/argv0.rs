@@ -4,12 +4,18 @@ use std::ffi::OsString;
 use std::path::Path;
 
 /// Names of links, and the command of each.
-const NAMES: [(&str, &str); 5] = [
+const NAMES: [(&str, &str); 11] = [
     ("mpicc", "mpicc"),
+    ("mpicc_abi", "mpicc"),
     ("mpicxx", "mpicxx"),
     ("mpic++", "mpicxx"),
+    ("mpiCC", "mpicxx"),
+    ("mpicxx_abi", "mpicxx"),
     ("mpirun", "mpirun"),
     ("mpiexec", "mpirun"),
+    ("mpiexec.hydra", "mpirun"),
+    ("orterun", "mpirun"),
+    ("prterun", "mpirun"),
 ];
 
 /// Inserts the command into the command line if the program was called by the name of a link.
@@ -34,6 +40,8 @@ mod tests {
             ["/opt/bin/mpiexec", "mpirun", "-n", "2", "./a"]
         );
         assert_eq!(line(&["mpic++", "a.cc"]), ["mpic++", "mpicxx", "a.cc"]);
+        assert_eq!(line(&["/bin/mpiCC", "a.cc"]), ["/bin/mpiCC", "mpicxx", "a.cc"]);
+        assert_eq!(line(&["mpicc_abi", "a.c"]), ["mpicc_abi", "mpicc", "a.c"]);
         assert_eq!(line(&["target/release/nicety", "mpicc"]), ["target/release/nicety", "mpicc"]);
         assert!(line(&[]).is_empty());
     }

@@ -22,9 +22,7 @@ use error::Failure;
 use signals::Signals;
 
 fn main() -> ExitCode {
-    let ended = match usage::parse(cmd::mpirun::command_line::translate(argv0::insert_command(
-        std::env::args_os(),
-    ))) {
+    let ended = match parse() {
         Ok(Some(cli)) => dispatch(cli),
         Ok(None) => Ok(ExitCode::SUCCESS),
         Err(failure) => Err(failure),
@@ -33,6 +31,14 @@ fn main() -> ExitCode {
         lines.iter().for_each(term::remark);
         ExitCode::from(status)
     })
+}
+
+/// Parses the command line, and prints remarks on it.
+fn parse() -> Result<Option<Cli>, Failure> {
+    let line = cmd::mpirun::translate::translate(argv0::insert_command(std::env::args_os()))?;
+    let cli = usage::parse(line.words)?;
+    line.remarks.iter().for_each(term::remark);
+    Ok(cli)
 }
 
 /// Runs the command.

@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::args::{BENCH, Cli};
+use crate::cmd::mpirun::habits::{self, Does, HABITS};
 use crate::error::{Failure, one_line};
 use crate::term::{Stream, wrap};
 
@@ -21,7 +22,9 @@ pub(crate) fn command() -> clap::Command {
 
 /// Like [`command`], with lists of this width.
 pub(crate) fn command_at(width: usize) -> clap::Command {
-    Cli::command().mut_subcommand("bench", |bench| bench.after_long_help(about_bench(width)))
+    Cli::command()
+        .mut_subcommand("bench", |bench| bench.after_long_help(about_bench(width)))
+        .mut_subcommand("mpirun", |mpirun| mpirun.after_long_help(about_mpirun(width)))
 }
 
 /// The experiments and parameters, then examples; generated from their tables, so that the text cannot be outdated.
@@ -49,6 +52,21 @@ fn about_bench(width: usize) -> String {
         text += &entry("", &format!("default {}{unit}{quick}; takes {}", key.default, key.range()));
     }
     text + "\n" + BENCH
+}
+
+/// What mpirun does, with examples, and the options of other launchers, generated from their table.
+fn about_mpirun(width: usize) -> String {
+    let list = |is_ignored: bool| {
+        let chosen = HABITS.iter().filter(|habit| (habit.does == Does::Ignored) == is_ignored);
+        let names = chosen.map(|habit| habits::written(habit).join(", "));
+        format!("  {}\n", wrap(&names.collect::<Vec<_>>().join("; "), 2, width))
+    };
+    let mut text = crate::args::mpi::MPIRUN.to_owned();
+    text += "\n\nOPTIONS OF MPICH AND OPEN MPI that work here, with one dash or two\n";
+    text += &list(false);
+    text +=
+        "\nOPTIONS OF MPICH AND OPEN MPI that are ignored, each with a line about what it would have done\n";
+    text + &list(true)
 }
 
 /// Parses the command line; `None` if it asked for help or the version, which has been printed.
@@ -148,10 +166,11 @@ mod documents;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::mpirun::command_line::translate;
+    use crate::cmd::mpirun::translate::translate;
 
     fn refusal(words: &[String]) -> Option<clap::Error> {
-        let parsed = command().try_get_matches_from(translate(words.iter().map(OsString::from)));
+        let line = translate(words.iter().map(OsString::from)).unwrap_or_default();
+        let parsed = command().try_get_matches_from(line.words);
         let refused = parsed.and_then(|matches| Cli::from_arg_matches(&matches)).err()?;
         let is_help = matches!(refused.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
         (!is_help).then_some(refused)

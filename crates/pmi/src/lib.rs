@@ -11,6 +11,7 @@
 //! | [`mapping`] | `PMI_process_mapping`: reads and writes the node of each rank |
 //! | [`spawn`] | requests to start programs |
 //! | [`profile`] | a rank's profile, as text for its launcher |
+//! | [`calls`] | which MPI calls a rank waits in, as a note for its launcher |
 //! | [`value`] | keys and values that every server can carry, and bytes encoded as a value |
 //! | [`wire`] | messages on the wire: lines and packets |
 //! | `fuzzing` | entry points of the fuzz targets; not shipped |
@@ -45,6 +46,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod client;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

@@ -84,6 +84,7 @@ impl Staged<'_> {
         let ring = fs::read_to_string(self.root.join("crates/abi-mpi/examples/ring.c"))?;
         let ran = [
             ("mpi.pc", self.run_mpi(&self.compile("ring", &ring, &["mpi"])?)?, "the token is 2"),
+            ("mpi-c.pc", self.run_mpi(&self.compile("ring-c", &ring, &["mpi-c"])?)?, "the token is 2"),
             ("FindMPI", self.run_mpi(&self.compile_by_cmake(&ring)?)?, "the token is 2"),
             (
                 "portals4.pc",

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 const HEADERS: [&str; 2] = ["crates/abi-mpi/include/mpi.h", "crates/abi-portals/include/portals4.h"];
 /// The files for pkg-config. Their paths are relative to them, so that they also work where a tarball was unpacked.
-const CONFIGS: [&str; 4] = ["mpi.pc", "portals4.pc", "libibverbs.pc", "librdmacm.pc"];
+const CONFIGS: [&str; 5] = ["mpi.pc", "mpi-c.pc", "portals4.pc", "libibverbs.pc", "librdmacm.pc"];
 /// What a file for pkg-config has instead of the version.
 const VERSION: &str = "@VERSION@";
 /// The names of MPI's commands, by which `nicety` knows what to do.
-const COMMANDS: [&str; 5] = ["mpicc", "mpicxx", "mpic++", "mpirun", "mpiexec"];
+const COMMANDS: [&str; 7] = ["mpicc", "mpicc_abi", "mpicxx", "mpic++", "mpiCC", "mpirun", "mpiexec"];
 
 /// Places everything but the libraries' own files.
 pub(super) fn place(root: &Path, stage: &Path, version: &str) -> Result<()> {

@@ -1,5 +1,8 @@
 //! The options of `nicety mpirun`, `nicety mpicc`, `nicety mpicxx` and `nicety explain mpi`.
 
+mod placement;
+mod streams;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,19 +10,24 @@ use std::time::Duration;
 use bench::plan::DEFAULT_PORT;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser};
-use launcher::{Bind, MapBy, Readers, Transport};
+use launcher::Transport;
 
 use super::token::TokenArgs;
+pub(crate) use placement::PlacementArgs;
+pub(crate) use streams::StreamArgs;
 
 /// `nicety mpirun`
 #[derive(Debug, Args)]
 pub(crate) struct MpirunArgs {
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
+    /// Like -x, for the ranks of all programs
+    #[arg(long, value_name = "VAR[=VALUE]")]
+    pub(crate) genv: Vec<OsString>,
     /// Hosts, filled in turn with RANKS ranks each (1 by default), such as a:2,b:2; others than this one are reached by ssh
     #[arg(long, value_name = "HOST[:RANKS][,...]", value_delimiter = ',', conflicts_with = "hostfile")]
     pub(crate) host: Vec<String>,
-    /// File with one host per line, as HOST, HOST:RANKS or HOST slots=RANKS; # begins a comment
+    /// File with one host per line, as HOST, HOST:RANKS or HOST slots=RANKS max_slots=LIMIT; # begins a comment
     #[arg(long, value_name = "FILE")]
     pub(crate) hostfile: Option<PathBuf>,
     /// Command that reaches another host; the host and a command for its shell are appended
@@ -30,30 +38,13 @@ pub(crate) struct MpirunArgs {
     pub(crate) via: Option<u16>,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
-    /// Which rank reads standard input; or all, or none
-    #[arg(long, value_name = "RANK|all|none", default_value = "0", value_parser = readers)]
-    pub(crate) stdin: Readers,
-    /// Begin each line of output with its rank: `[3] text`
-    #[arg(long)]
-    pub(crate) tag: bool,
-    /// End all ranks after this many seconds, and exit with 124
+    #[command(flatten)]
+    pub(crate) streams: StreamArgs,
+    /// End all ranks after this many seconds, and exit with 124 (or MPIEXEC_TIMEOUT)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
-    /// Bind each rank to its share of the host's cores, if there is a core for each rank; to one core; or to none
-    #[arg(
-        long,
-        value_parser = one_of(BINDS),
-        value_name = "share|core|none",
-        default_value = "share",
-        hide_possible_values = true
-    )]
-    pub(crate) bind: Bind,
-    /// Do not warn if there are more ranks than cores (or NICETY_OVERSUBSCRIBE=1)
-    #[arg(long)]
-    pub(crate) oversubscribe: bool,
-    /// Order in which --bind core assigns cores to ranks: adjacent cores first, or round robin over sockets
-    #[arg(long, value_parser = one_of(ORDERS), value_name = "core|socket|none", hide_possible_values = true)]
-    pub(crate) map_by: Option<MapBy>,
+    #[command(flatten)]
+    pub(crate) placement: PlacementArgs,
     /// Device of the MPI library (NICETY_DEVICE; see `nicety devices`); of several, such as shm+iwarp, each pair of ranks uses the first possible one
     #[arg(long, value_name = "DEV[+...]")]
     pub(crate) device: Option<String>,
@@ -112,11 +103,6 @@ pub(crate) struct NextProgram {
 
 /// The values of `--lane`.
 const TRANSPORTS: &[(&str, Transport)] = &[("verbs", Transport::Verbs), ("portals", Transport::Portals)];
-/// The values of `--bind`.
-const BINDS: &[(&str, Bind)] = &[("share", Bind::Share), ("core", Bind::Core), ("none", Bind::None)];
-/// The values of `--map-by`.
-const ORDERS: &[(&str, MapBy)] = &[("core", MapBy::Core), ("socket", MapBy::Socket), ("none", MapBy::None)];
-
 /// A parser that accepts only these words.
 fn one_of<T: Clone + Send + Sync>(words: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {
     let value = |word: String| words.iter().find(|(known, _)| *known == word).map(|(_, value)| value.clone());
@@ -130,18 +116,6 @@ fn ranks(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| format!("'{text}' is not a number of ranks; write 1 to {RANKS_MAX}"))
 }
 
-/// Parses the ranks that get standard input.
-fn readers(text: &str) -> Result<Readers, String> {
-    match text {
-        "all" => Ok(Readers::All),
-        "none" => Ok(Readers::None),
-        rank => rank
-            .parse()
-            .map(Readers::Rank)
-            .map_err(|_| format!("'{text}' is not a rank; write 0, all or none")),
-    }
-}
-
 /// Parses `serve` or `serve:PORT`.
 fn port(text: &str) -> Result<u16, String> {
     let port = match text.split_once(':') {
@@ -152,15 +126,15 @@ fn port(text: &str) -> Result<u16, String> {
     port.ok_or_else(|| format!("'{text}' is not serve[:PORT]; write serve, or serve:{DEFAULT_PORT}"))
 }
 
-/// Parses seconds, which may have a fraction.
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Parses a time limit.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
     number
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or_else(|| format!("'{text}' is not a number of seconds; write, for example, 90 or 0.5"))
 }
 
-pub(super) const MPIRUN: &str = "\
+pub(crate) const MPIRUN: &str = "\
 Runs any program for MPI's standard ABI (`nicety mpicc`, mpicc_abi of MPICH 5), and programs that \
 use PMI-1, such as those of MPICH. The MPI library that is installed with this program is appended to \
 LD_LIBRARY_PATH, so that programs find it.
@@ -207,19 +181,20 @@ pub(crate) struct MpiccArgs {
 }
 
 pub(super) const MPICC: &str = "\
-Calls the compiler $CC, or cc if CC is not set or names this command, with the paths of mpi.h and \
+Calls the compiler that -cc=, $OMPI_CC, $MPICH_CC or $CC names, or cc if none does or it is this command, with the paths of mpi.h and \
 libmpi_abi that are installed with this program. The compiled program finds the library at the same \
 path, and runs with every MPI library of the standard ABI.
 
 EXAMPLES
   nicety mpicc -O2 -o ring ring.c && nicety mpirun -n 4 ./ring
-  nicety mpicc --show -c part.c                   prints the command line of the compiler
+  nicety mpicc --show -c part.c                   prints the command line of the compiler; also -compile-info,
+                                                  -link-info, --showme:compile, :link, :incdirs, :libdirs, :libs
   CC=clang nicety mpicc -o ring ring.c            another compiler
   ln -s $(command -v nicety) ~/bin/mpicc          for build systems that need a compiler's path; links named
-                                                  mpicxx, mpirun and mpiexec work likewise";
+                                                  mpicc_abi, mpicxx, mpiCC, mpirun and mpiexec work likewise";
 
 pub(super) const MPICXX: &str = "\
-Like `nicety mpicc`, with $CXX, or c++. The interface is that of C.
+Like `nicety mpicc`, with -cxx=, $OMPI_CXX, $MPICH_CXX or $CXX, or c++. The interface is that of C.
 
 EXAMPLES
   nicety mpicxx -O2 -o mesh mesh.cc && nicety mpirun -n 4 ./mesh
@@ -252,10 +227,6 @@ mod tests {
         }
         assert_eq!((port("serve"), port("serve:9000")), (Ok(DEFAULT_PORT), Ok(9000)));
         assert!(["", "ssh", "serve:", "serve:0", "serve:65536", ":1"].iter().all(|text| port(text).is_err()));
-        assert_eq!(readers("all"), Ok(Readers::All));
-        assert_eq!(readers("none"), Ok(Readers::None));
-        assert_eq!(readers("3"), Ok(Readers::Rank(3)));
-        assert!(readers("-1").is_err() && readers("").is_err() && readers("some").is_err());
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         for text in ["", "0", "-1", "nan", "inf", "1e300", "x"] {
             assert!(seconds(text).is_err(), "{text}");

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::args::MpiccArgs;
@@ -20,19 +20,25 @@ const HEADER_FOLDERS: [&str; 4] =
 const STARTED_BY_US: &str = "NICETY_MPICC";
 /// Options with which a compiler does not link.
 const NO_LINK_OPTIONS: [&str; 5] = ["-c", "-S", "-E", "-M", "-MM"];
-/// Options that print a command line or a part of it, by their names in other MPI compilers.
-const SHOW_OPTIONS: [(&str, ShowPart); 10] = [
-    ("--show", ShowPart::Line),
-    ("-show", ShowPart::Line),
-    ("--showme", ShowPart::Line),
-    ("-showme", ShowPart::Line),
-    ("-link_info", ShowPart::Line),
-    ("-compile_info", ShowPart::Compiling),
-    ("--showme:compile", ShowPart::Options),
-    ("-showme:compile", ShowPart::Options),
-    ("--showme:link", ShowPart::Linking),
-    ("-showme:link", ShowPart::Linking),
+/// Options that print a command line or a part of it, by their names in other MPI compilers; one dash or two precede them.
+const SHOW_OPTIONS: [(&str, ShowPart); 14] = [
+    ("show", ShowPart::Line),
+    ("showme", ShowPart::Line),
+    ("compile-info", ShowPart::Compiling),
+    ("compile_info", ShowPart::Compiling),
+    ("link-info", ShowPart::Line),
+    ("link_info", ShowPart::Line),
+    ("showme:command", ShowPart::Compiler),
+    ("showme:compile", ShowPart::Options),
+    ("showme:link", ShowPart::Linking),
+    ("showme:incdirs", ShowPart::HeaderFolder),
+    ("showme:libdirs", ShowPart::LibraryFolder),
+    ("showme:libs", ShowPart::Libraries),
+    ("showme:version", ShowPart::Version),
+    ("showme:help", ShowPart::Help),
 ];
+/// Options of other MPI compilers that have no effect here.
+const IGNORED_OPTIONS: [&str; 3] = ["-nativelinking", "-echo", "-static_mpi"];
 
 /// The part of a command line to print.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,10 +47,20 @@ enum ShowPart {
     Line,
     /// The command line that only compiles.
     Compiling,
+    /// The compiler.
+    Compiler,
     /// The options for compiling.
     Options,
     /// The options for linking.
     Linking,
+    /// The folders of headers, of libraries, and the names of libraries, as Open MPI prints them.
+    HeaderFolder,
+    LibraryFolder,
+    Libraries,
+    /// The version of this program.
+    Version,
+    /// These options.
+    Help,
 }
 
 /// The language of the sources.
@@ -63,10 +79,27 @@ impl Language {
         }
     }
 
-    /// The value of that variable, unless it led back to this program, such as through a script in `CC` that calls this
-    /// program.
-    fn configured_compiler(self) -> Option<OsString> {
-        std::env::var_os(self.compiler().0).filter(|_| std::env::var_os(STARTED_BY_US).is_none())
+    /// All variables that name the compiler, also those of other MPI compilers; the first that is set counts.
+    fn variables(self) -> [&'static str; 4] {
+        match self {
+            Self::C => ["OMPI_CC", "MPICH_CC", "I_MPI_CC", "CC"],
+            Self::Cxx => ["OMPI_CXX", "MPICH_CXX", "I_MPI_CXX", "CXX"],
+        }
+    }
+
+    /// The option of MPICH's compilers that names the compiler.
+    fn option(self) -> &'static str {
+        match self {
+            Self::C => "-cc=",
+            Self::Cxx => "-cxx=",
+        }
+    }
+
+    /// The first of these variables that is set. `None` if it led back to this program, such as through a script in `CC` that calls
+    /// this program.
+    fn configured_compiler(self, read: impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
+        let set = |name: &str| read(name).filter(|value| !value.is_empty());
+        self.variables().into_iter().find_map(set).filter(|_| read(STARTED_BY_US).is_none())
     }
 
     /// The compiler with its options, such as `ccache gcc`. `named` is the value of its variable; if that names this program,
@@ -98,13 +131,17 @@ fn is_this_program(word: &OsStr) -> bool {
 /// # Errors
 /// If the header or library is missing, or the compiler cannot be started.
 pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
-    let shown = |word: &OsString| SHOW_OPTIONS.iter().find(|(name, _)| word == name).map(|(_, shown)| *shown);
-    let arguments: Vec<_> = args.arguments.iter().filter(|word| shown(word).is_none()).cloned().collect();
-    let wanted = args.arguments.iter().find_map(shown).or(args.show.then_some(ShowPart::Line));
-    let (own, compiler) = (install_paths::own_directory()?, language.command(language.configured_compiler()));
+    let Requested { named, wanted, arguments } = requested(&args.arguments, language);
+    let wanted = wanted.or(args.show.then_some(ShowPart::Line));
+    let named = named.or_else(|| language.configured_compiler(|name| std::env::var_os(name)));
+    let (own, compiler) = (install_paths::own_directory()?, language.command(named));
     if let Some(wanted) = wanted {
-        let words = requested_part(&own, compiler, &arguments, wanted)?;
-        Stream::Out.data(&format!("{}\n", shell_words(&words)))?;
+        let text = match wanted {
+            ShowPart::Version => format!("nicety {}", env!("CARGO_PKG_VERSION")),
+            ShowPart::Help => help(),
+            _ => shell_words(&requested_part(&own, compiler, &arguments, wanted)?),
+        };
+        Stream::Out.data(&format!("{text}\n"))?;
         return Ok(OK);
     }
     let line = command_line(&own, compiler, &arguments)?;
@@ -116,6 +153,39 @@ pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
     )))
 }
 
+/// What the arguments request from this program, and those for the compiler.
+#[derive(Debug, PartialEq, Eq)]
+struct Requested {
+    /// The compiler, by `-cc=`.
+    named: Option<OsString>,
+    wanted: Option<ShowPart>,
+    arguments: Vec<OsString>,
+}
+
+/// Separates the options of this program from those of the compiler.
+fn requested(words: &[OsString], language: Language) -> Requested {
+    let mut found = Requested { named: None, wanted: None, arguments: Vec::new() };
+    for word in words {
+        let text = word.to_str().unwrap_or_default();
+        let bare = text.strip_prefix("--").or_else(|| text.strip_prefix('-'));
+        let shown = SHOW_OPTIONS.iter().find(|(name, _)| bare == Some(name)).map(|(_, shown)| *shown);
+        if shown.is_some() {
+            found.wanted = found.wanted.or(shown);
+        } else if let Some(compiler) = text.strip_prefix(language.option()) {
+            found.named = Some(compiler.into());
+        } else if !IGNORED_OPTIONS.contains(&text) {
+            found.arguments.push(word.clone());
+        }
+    }
+    found
+}
+
+/// The options that print something.
+fn help() -> String {
+    let names: Vec<String> = SHOW_OPTIONS.iter().map(|(name, _)| format!("-{name}")).collect();
+    format!("{}, -cc=COMPILER, -cxx=COMPILER, and the options of the compiler", names.join(", "))
+}
+
 /// The requested part of the command line.
 fn requested_part(
     own: &Path,
@@ -124,7 +194,11 @@ fn requested_part(
     wanted: ShowPart,
 ) -> Result<Vec<OsString>, Failure> {
     match wanted {
-        ShowPart::Line => command_line(own, compiler, arguments),
+        ShowPart::Line | ShowPart::Version | ShowPart::Help => command_line(own, compiler, arguments),
+        ShowPart::Compiler => Ok(compiler),
+        ShowPart::HeaderFolder => Ok(vec![header_folder(own)?.into()]),
+        ShowPart::LibraryFolder => Ok(vec![library_folder(own)?.into()]),
+        ShowPart::Libraries => Ok(vec!["mpi_abi".into()]),
         ShowPart::Compiling => command_line(own, compiler, &[arguments, &["-c".into()]].concat()),
         ShowPart::Options => Ok(vec![header_option(own)?]),
         ShowPart::Linking => link_options(own),
@@ -149,16 +223,23 @@ fn command_line(
 
 /// The compiler's option for the header.
 fn header_option(own: &Path) -> Result<OsString, Failure> {
+    Ok(joined_option("-I", Some(&header_folder(own)?)))
+}
+
+fn header_folder(own: &Path) -> Result<PathBuf, Failure> {
     let header =
         install_paths::find(own, &HEADER_FOLDERS, &[HEADER]).ok_or_else(|| missing_file(own, HEADER))?;
-    Ok(joined_option("-I", header.parent()))
+    Ok(header.parent().unwrap_or(own).to_owned())
+}
+
+fn library_folder(own: &Path) -> Result<PathBuf, Failure> {
+    install_paths::mpi_directory(own).ok_or_else(|| missing_file(own, install_paths::MPI_SONAME))
 }
 
 /// The linker's options for the library: by `-l:` and its full name if only that exists, as not every tool
 /// that reads these options supports `-l:`.
 fn link_options(own: &Path) -> Result<Vec<OsString>, Failure> {
-    let library =
-        install_paths::mpi_directory(own).ok_or_else(|| missing_file(own, install_paths::MPI_SONAME))?;
+    let library = library_folder(own)?;
     let name = match library.join(install_paths::MPI_LINK_NAME).exists() {
         true => "-lmpi_abi".into(),
         false => joined_option("-l:", Some(Path::new(install_paths::MPI_SONAME))),
@@ -234,6 +315,9 @@ mod tests {
         assert_eq!(part(ShowPart::Compiling), format!("cc -I{}/include -g -c", at.display()));
         assert!(part(ShowPart::Linking).starts_with(&format!("-L{}/lib ", at.display())));
         assert!(part(ShowPart::Line).contains("include -g -L"));
+        assert_eq!(part(ShowPart::HeaderFolder), format!("{}/include", at.display()));
+        assert_eq!(part(ShowPart::LibraryFolder), format!("{}/lib", at.display()));
+        assert_eq!((part(ShowPart::Libraries), part(ShowPart::Compiler)), ("mpi_abi".into(), "cc".into()));
     }
 
     /// Goal: a compiler variable that names this program, by any name, is ignored. Method: the test binary takes the place of
@@ -248,6 +332,34 @@ mod tests {
         assert_eq!(words(link.display().to_string()), ["c++"]);
         assert_eq!(words(" ".into()), ["c++"]);
         assert_eq!(words("ccache no-such-compiler".into()), ["ccache", "no-such-compiler"]);
+    }
+
+    #[test]
+    fn options_of_other_mpi_compilers_are_separated_from_the_compilers() {
+        let split =
+            |words: &[&str]| requested(&words.iter().map(OsString::from).collect::<Vec<_>>(), Language::C);
+        let found = split(&["-O2", "-compile-info", "-cc=clang -g", "-echo", "-cxx=x", "--showme", "a.c"]);
+        assert_eq!((found.wanted, found.named), (Some(ShowPart::Compiling), Some("clang -g".into())));
+        assert_eq!(found.arguments, ["-O2", "-cxx=x", "a.c"], "-cxx= is for the other language");
+        for name in ["-showme:incdirs", "--showme:incdirs"] {
+            assert_eq!(split(&[name]).wanted, Some(ShowPart::HeaderFolder), "{name}");
+        }
+        assert_eq!(split(&["show", "-showx"]).arguments, ["show", "-showx"]);
+    }
+
+    /// Goal: variables of other MPI compilers name the compiler. Method: a made-up environment.
+    #[test]
+    fn first_compiler_variable_that_is_set_counts() {
+        let configured = |language: Language, set: &[(&str, &str)]| {
+            let read =
+                |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+            language.configured_compiler(read)
+        };
+        let all = [("CC", "cc1"), ("MPICH_CC", "cc2"), ("OMPI_CC", "cc3"), ("MPICH_CXX", "cc4")];
+        assert_eq!(configured(Language::C, &all), Some("cc3".into()));
+        assert_eq!(configured(Language::Cxx, &all), Some("cc4".into()));
+        assert_eq!(configured(Language::C, &[("CC", "cc1"), ("OMPI_CC", "")]), Some("cc1".into()));
+        assert_eq!(configured(Language::C, &[("CC", "cc1"), (STARTED_BY_US, "1")]), None);
     }
 
     #[test]

@@ -8,16 +8,21 @@ mod devices;
 mod doctor;
 #[path = "../documents/mod.rs"]
 mod documents;
+#[path = "../../src/cmd/mpirun/habits.rs"]
+#[allow(dead_code, reason = "the program uses the rest")]
+mod habits;
 mod hostile;
 mod hosts;
 mod mpicc;
 mod mpirun;
 mod namespaces;
+mod other_launchers;
 mod peers;
 mod plan_file;
 mod report;
 mod reproduce;
 mod run;
 mod serve;
+mod stage;
 mod suggested;
 mod usage;

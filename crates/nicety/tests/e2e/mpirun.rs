@@ -1,154 +1,14 @@
 //! `nicety mpirun`, end to end. Every job must leave no process behind.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::common::{Ended, command, signal, wait};
-
-/// How long a test waits for an expected event.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The variable that marks the processes of a stage.
-const MARK: &str = "NICETY_TEST_STAGE";
-
-/// PMI-1 commands for ranks that are shell scripts.
-const PMI: &str = r#"#!/bin/bash
-pmi() { echo "cmd=$*" >&$PMI_FD; read -r answer <&$PMI_FD; }
-join() { pmi init pmi_version=1 pmi_subversion=1; pmi get_my_kvsname; kvs=${answer##*kvsname=}; }
-leave() { pmi finalize; }
-ring() {
-    next=$(( (PMI_RANK + 1) % PMI_SIZE ))
-    join; pmi put kvsname=$kvs key=card$PMI_RANK value=at$PMI_RANK
-    pmi barrier_in; pmi get kvsname=$kvs key=card$next
-    echo "rank $PMI_RANK finds ${answer##*value=}"; leave
-}
-"#;
-
-/// A directory with programs, and the processes started from it.
-struct Stage {
-    dir: tempfile::TempDir,
-    mark: String,
-}
-
-impl Stage {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mark = format!("{MARK}={}", dir.path().display());
-        Self { dir, mark }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// Writes a program and returns its path.
-    fn program(&self, name: &str, text: &str) -> String {
-        fs::write(self.path(name), text).expect("a file");
-        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).expect("a mode");
-        format!("./{name}")
-    }
-
-    /// Writes a rank's program, which can use the PMI commands.
-    fn rank(&self, name: &str, body: &str) -> String {
-        self.program(name, &format!("{PMI}{body}\n"))
-    }
-
-    /// Writes a replacement of ssh, which runs the agent's command on this host.
-    fn rsh(&self) -> String {
-        let path = self.program("rsh", "#!/bin/sh\necho welcome to $1 >&2\nshift\nexec sh -c \"$*\"\n");
-        self.path(&path).to_str().expect("a path").to_owned()
-    }
-
-    fn mpirun(&self, args: &[&str]) -> Command {
-        let mut mpirun = command();
-        let (name, value) = self.mark.split_once('=').expect("a variable");
-        mpirun.arg("mpirun").args(args).env(name, value).current_dir(self.dir.path());
-        mpirun
-    }
-
-    /// Runs a job and waits for its end.
-    #[track_caller]
-    fn run(&self, args: &[&str]) -> Ended {
-        let ended = self.mpirun(args).output().expect("the command runs").into();
-        self.is_empty();
-        ended
-    }
-
-    /// Starts a job and returns a reader of its output.
-    fn start(&self, args: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
-        let mut mpirun = self.mpirun(args);
-        mpirun.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut mpirun = mpirun.spawn().expect("the command runs");
-        let out = BufReader::new(mpirun.stdout.take().expect("its output"));
-        (mpirun, out)
-    }
-
-    /// The running processes of this stage.
-    fn processes(&self) -> Vec<String> {
-        let entries = fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
-        let is_ours = |path: &PathBuf| {
-            let environment = fs::read(path.join("environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|entry| entry == self.mark.as_bytes())
-        };
-        let name = |path: PathBuf| {
-            let words = fs::read(path.join("cmdline")).unwrap_or_default();
-            format!("{}: {}", path.display(), String::from_utf8_lossy(&words).replace('\0', " "))
-        };
-        entries.map(|entry| entry.path()).filter(is_ours).map(name).collect()
-    }
-
-    /// Waits until all processes have ended.
-    #[track_caller]
-    fn is_empty(&self) {
-        let began = Instant::now();
-        while let left @ [_, ..] = &self.processes()[..] {
-            assert!(began.elapsed() < PATIENCE, "left behind: {left:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-/// The lines in sorted order, as the order of ranks varies.
-fn sorted(text: &str) -> Vec<&str> {
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.sort_unstable();
-    lines
-}
-
-/// Reads this many lines.
-#[track_caller]
-fn lines(from: &mut impl std::io::BufRead, count: usize) -> Vec<String> {
-    let lines: Vec<String> = from.lines().take(count).map(|line| line.expect("text")).collect();
-    assert_eq!(lines.len(), count, "it ended before: {lines:?}");
-    lines
-}
-
-/// Waits for the end of a job, and returns its remaining output.
-fn rest(mut mpirun: Child) -> Ended {
-    let status = wait(&mut mpirun);
-    let mut err = String::new();
-    mpirun.stderr.take().expect("its errors").read_to_string(&mut err).expect("text");
-    Ended { status, out: String::new(), err }
-}
-
-/// The remarks except the one about ranks that share cores, which depends on the machine.
-fn remarks(ended: &Ended) -> Vec<&str> {
-    ended.err.lines().filter(|line| !line.contains("timings are unreliable (oversubscribed)")).collect()
-}
-
-/// Checks that a failed job has this status and one remark, and returns the remark.
-#[track_caller]
-fn remark(ended: &Ended, status: i32) -> &str {
-    assert_eq!(ended.status, Some(status), "{ended:?}");
-    let [line] = remarks(ended)[..] else { panic!("one line is due: {ended:?}") };
-    assert!(line.starts_with("nicety: "), "{line}");
-    line
-}
+use crate::stage::{Stage, lines, remark, remarks, rest, sorted};
 
 #[test]
 fn ranks_get_rank_and_size_and_exchange_addresses() {
@@ -452,6 +312,31 @@ fn job_ends_at_its_timeout() {
     let stage = Stage::new();
     let ended = stage.run(&["-n", "2", "--timeout", "0.3", "sleep", "1000"]);
     assert!(remark(&ended, 124).contains("--timeout 0.3 has expired, and 2 ranks still run"), "{ended:?}");
+}
+
+/// Goal: after a timeout, mpirun names the calls that ranks wait in, on all hosts. Method: ranks write the notes that our library
+/// writes; one writes none, and one something else.
+#[test]
+fn timeout_names_the_calls_that_ranks_wait_in() {
+    let stage = Stage::new();
+    let rsh = stage.rsh();
+    let note = r#"note() { printf 'nicety-calls-1\n%s' "$1" 1<>/proc/self/fd/$NICETY_CALLS_FD; }
+case $PMI_RANK in 0|3) note .MPI_Recv ;; 1) note . ;; 2) ;; 4) note '.MPI_Wait, MPI_Barrier' ;; 5) note "x$(printf '\033')" ;; esac
+sleep 1000"#;
+    for hosts in [&[][..], &["--host", "a:3,b:3", "--rsh", &rsh]] {
+        let ended = stage.run(&[hosts, &["-n", "6", "--timeout", "4", "bash", "-c", note]].concat());
+        assert_eq!(ended.status, Some(124), "{ended:?}");
+        let lines = remarks(&ended);
+        assert_eq!(lines[0], "nicety: --timeout 4 has expired, and 6 ranks still run");
+        let waits = [
+            "nicety: rank 1 waited in no MPI call",
+            "nicety: rank 0, rank 3 waited in MPI_Recv",
+            "nicety: rank 4 waited in MPI_Wait, MPI_Barrier",
+        ];
+        assert_eq!(lines[1..], waits, "{ended:?}");
+    }
+    let without = stage.run(&["sh", "-c", "echo ${NICETY_CALLS_FD-unset}"]);
+    assert_eq!(without.out, "unset\n", "there is no timeout");
 }
 
 #[test]

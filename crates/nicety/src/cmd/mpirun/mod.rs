@@ -2,15 +2,18 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `command_line` | options of other launchers, and programs separated by colons |
+//! | `habits`, `translate` | options of other launchers, and how they become ours |
+//! | `command_line` | programs separated by colons |
 //! | `options` | the options of the launcher |
 //! | `profile` | output of the profiles of ranks |
 //! | `call` | the connection to another host through `nicety serve` |
 
 mod call;
-pub(crate) mod command_line;
+mod command_line;
+pub(crate) mod habits;
 mod options;
 mod profile;
+pub(crate) mod translate;
 
 use launcher::Plan;
 use profile::Page;

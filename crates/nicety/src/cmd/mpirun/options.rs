@@ -1,12 +1,17 @@
 //! Converts options of the command line to those of the launcher.
 
 use std::path::Path;
+use std::time::Duration;
 
 use launcher::{Connector, Hosts, MpiLibrary, Options, Program};
 
 use super::command_line;
+use crate::args::mpi::seconds;
 use crate::args::{MpirunArgs, ProgramArgs};
 use crate::error::Failure;
+
+/// The variable for the time limit.
+const TIMEOUT: &str = "MPIEXEC_TIMEOUT";
 
 /// The version of this program, with the commit if it is known.
 pub(super) fn version() -> String {
@@ -31,16 +36,24 @@ pub(super) fn launcher_options(args: &MpirunArgs) -> Result<Options, Failure> {
         Some(path) => MpiLibrary::At(path.clone()),
     };
     check_devices(args)?;
+    let (placement, mapping) = (&args.placement, args.placement.mapping());
+    let bind = placement.bind;
     Ok(Options {
         programs: programs.into_iter().map(program).collect(),
+        variables: args.genv.clone(),
         hosts,
         connector: connector(args)?,
-        readers: args.stdin,
-        is_tagged: args.tag,
-        timeout: args.timeout,
-        bind: args.bind,
-        map_by: args.map_by,
-        oversubscribe: args.oversubscribe,
+        readers: args.streams.stdin,
+        output: args.streams.output(),
+        timeout: time_limit(args)?,
+        per_host: placement.per_host.or(mapping.per_host),
+        map_by: mapping.order,
+        rank_by: placement.rank_by,
+        rankfile: placement.rankfile.clone(),
+        bind: bind.map(|bind| bind.to),
+        width: bind.and_then(|bind| bind.width).or(mapping.width),
+        reports_bindings: placement.report_bindings,
+        oversubscribe: placement.oversubscribe || mapping.oversubscribe,
         device: args.device.clone(),
         transport: args.lane,
         mpi,
@@ -49,9 +62,16 @@ pub(super) fn launcher_options(args: &MpirunArgs) -> Result<Options, Failure> {
     })
 }
 
+/// The time limit, from the option, or from the variable that other launchers use.
+fn time_limit(args: &MpirunArgs) -> Result<Option<Duration>, Failure> {
+    let set = std::env::var(TIMEOUT).ok().filter(|set| !set.is_empty() && args.timeout.is_none());
+    let Some(set) = set else { return Ok(args.timeout) };
+    seconds(&set).map(Some).map_err(|why| Failure::usage(format!("{TIMEOUT}: {why}")))
+}
+
 fn program(args: ProgramArgs) -> Program {
     let ProgramArgs { ranks, variables, wdir, command } = args;
-    Program { ranks: ranks.unwrap_or(1), variables, directory: wdir, command }
+    Program { ranks, variables, directory: wdir, command }
 }
 
 /// Rejects devices that other programs cannot use.
@@ -97,8 +117,8 @@ mod tests {
             (&["-n", "2", "sh", ":", "./missing"], "there is no such file; "),
             (&["--wdir", "/nowhere", "sh"], "there is no directory /nowhere; "),
             (&["--stdin", "2", "-n", "2", "sh"], "there are only ranks 0 to 1; "),
-            (&["--map-by", "socket", "sh"], "add --bind core"),
-            (&["--bind", "core", "--map-by", "none", "sh"], "needs an order; "),
+            (&["--bind", "share", "--map-by", "socket", "sh"], "has no order"),
+            (&["--rankfile", "/nowhere", "sh"], "the rank file /nowhere cannot be read"),
             (&["-x", "NO_SUCH_VARIABLE_HERE", "sh"], "the variable is not set here; "),
             (&["-x", "=1", "sh"], "names no variable; "),
             (&["--device", "smh", "sh"], "shm"),
