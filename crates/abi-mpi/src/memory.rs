@@ -178,14 +178,14 @@ pub(crate) fn copy_from(address: Address, into: &mut [u8]) {
     let from = with_exposed_provenance::<u8>(address.0);
     // SAFETY: see the head of this file; a program's memory does not overlap with ours. Test: `datatypes` of
     // tests/c/single_process.c.
-    unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+    unsafe { uaccess::copy(into.as_mut_ptr(), from, into.len()) };
 }
 
 /// Copies bytes into a program's memory.
 pub(crate) fn copy_to(address: Address, from: &[u8]) {
     let into = with_exposed_provenance_mut::<u8>(address.0);
     // SAFETY: as above.
-    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) };
+    unsafe { uaccess::copy(into, from.as_ptr(), from.len()) };
 }
 
 /// Reads an array of `count` addresses; all are NULL if the array is.

@@ -754,7 +754,7 @@ unsafe fn copy_bytes(from: usize, to: usize, len: usize) {
     unsafe {
         match len {
             WORD => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
-            _ => std::ptr::copy(from, to, len),
+            _ => uaccess::copy(to, from, len),
         }
     }
 }
@@ -763,14 +763,14 @@ fn copy_from(address: usize, into: &mut [u8]) {
     if !into.is_empty() {
         // SAFETY: readable during the operation, as promised to `Buffer::new`; `into` belongs to this library. Test:
         // buffers_are_packed_and_unpacked.
-        unsafe { std::ptr::copy_nonoverlapping(pointer(address), into.as_mut_ptr(), into.len()) }
+        unsafe { uaccess::copy(into.as_mut_ptr(), pointer(address), into.len()) }
     }
 }
 
 fn copy_to(address: usize, from: &[u8]) {
     if !from.is_empty() {
         // SAFETY: as above, for writing.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), pointer(address), from.len()) }
+        unsafe { uaccess::copy(pointer(address), from.as_ptr(), from.len()) }
     }
 }
 

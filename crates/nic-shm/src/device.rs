@@ -26,6 +26,7 @@ use crate::protocol::wire::PRIVATE_MAX;
 use crate::shared::{DeviceShared, NAME};
 use nic_util::fork::ForkGuard;
 use nic_util::limits::{half_of_memory, raise_file_limit};
+use nic_util::string_moves;
 use nic_util::sync::fence;
 
 /// Configuration of a shared-memory device.
@@ -45,6 +46,7 @@ pub struct ShmConfig {
 pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
     let fork_guard = ForkGuard::current()?;
     uaccess::detect_features();
+    string_moves::detect();
     fence::register();
     let files = raise_file_limit();
     let whole_pages = |bytes: u64| bytes.next_multiple_of(PAGE).max(PAGE);

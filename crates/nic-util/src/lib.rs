@@ -9,6 +9,7 @@
 //! | `heap_trim` | counts the memory of a device's objects and returns freed memory |
 //! | `limits` | limits of the system, and the errors that name them |
 //! | `sg_list` | scatter-gather lists of a request, and copies from and to them |
+//! | `string_moves` | measures at which distances the kernel's copies are slow on this processor |
 //! | `sync` | lock-free parts, each with a loom model |
 //! | `thread` | a device's thread: its start and end, and the descriptors it sleeps on |
 //! | `lab` | fork(2) for the siege (feature `lab` only) |
@@ -29,6 +30,8 @@ pub mod lab;
 pub mod limits;
 #[cfg(not(loom))]
 pub mod sg_list;
+#[cfg(not(loom))]
+pub mod string_moves;
 #[cfg_attr(loom, allow(dead_code, reason = "only the models of these parts are built"))]
 pub mod sync;
 #[cfg(not(loom))]

@@ -7,7 +7,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `copy`, `atomics` | copies and atomics that return an error where memory cannot be accessed |
+//! | `copy`, `atomics` | copies and atomics that return an error where memory cannot be accessed; plain copies of payloads |
 //! | `arch` | the instructions of both, which may fault, for x86-64 and aarch64 |
 //! | `extable` | the exception table: which instructions may fault, and where execution continues |
 //! | `registers` | the registers of interrupted code that the table reads and changes |
@@ -31,7 +31,7 @@ mod registers;
 mod testing;
 
 pub use atomics::{Inaccessible, compare_swap, fetch_add, update};
-pub use copy::{copy_last_byte_last, detect_features};
+pub use copy::{copy, copy_last_byte_last, detect_features};
 pub use fault::Fault;
 pub use handler::{Unblocked, arm, is_armed, unblock};
 pub use mapping::{BadRange, check, is_readable};

@@ -273,9 +273,7 @@ impl Buf {
         }
         // SAFETY: there is room for the bytes (checked), and a caller's slice never overlaps NIC-reachable
         // memory. Peers may write at the same time: the outcome is then some mixture of bytes, as on any NIC.
-        unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(offset), bytes.len());
-        }
+        unsafe { uaccess::copy(self.base.as_ptr().add(offset), bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
 
@@ -305,9 +303,7 @@ impl Buf {
             return self.read_slow(offset, bytes);
         }
         // SAFETY: as in `write`, the other way.
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.base.as_ptr().add(offset), bytes.as_mut_ptr(), bytes.len());
-        }
+        unsafe { uaccess::copy(bytes.as_mut_ptr(), self.base.as_ptr().add(offset), bytes.len()) };
         Ok(())
     }
 
@@ -339,7 +335,7 @@ impl Buf {
         }
         // SAFETY: both ranges are mapped (checked), and may overlap, as handles share bytes. Peers may write to either
         // meanwhile, as in `write`. Test: bytes_are_copied_between_buffers_and_within_one.
-        unsafe { std::ptr::copy(self.base.as_ptr().add(at), dst.base.as_ptr().add(dst_at), len) };
+        unsafe { uaccess::copy(dst.base.as_ptr().add(dst_at), self.base.as_ptr().add(at), len) };
         Ok(())
     }
 

@@ -4,10 +4,14 @@
 //! processes by process_vm_readv/writev(2), or through the owner (module `service_client`) where the kernel forbids
 //! that.
 
+use std::ops::Range;
+
+use crate::copy::bounce;
 use nic_util::sg_list::is_accessible;
 pub(crate) use nic_util::sg_list::{
     Fault as FaultSide, SGE_MAX, SgList, copy_last_byte_last, gather, scatter,
 };
+use nic_util::string_moves;
 
 /// Why a copy failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +33,8 @@ pub(crate) enum CopyDirection {
     In,
 }
 
-/// Copies between local memory and private memory of another process.
+/// Copies between local memory and private memory of another process. Blocks whose distance would slow the kernel down
+/// ([`string_moves`]) go through a bounce buffer: the kernel copies at distance 0, and this process does the rest.
 pub(crate) fn process_vm_copy(
     pid: i32,
     local: &SgList,
@@ -39,28 +44,105 @@ pub(crate) fn process_vm_copy(
     let total = local.total().min(remote.total());
     let mut done = 0;
     while done < total {
-        let (l, r) = (local.part(done, total - done), remote.part(done, total - done));
-        let (l, r) = (split_last_byte(l.as_slice(), direction), r.as_slice());
-        let l = l.as_slice();
-        // SAFETY: the protection table allows the local memory; the kernel checks both sides.
-        let n = unsafe {
-            let (lp, ln, rp, rn) = (l.as_ptr(), l.len() as u64, r.as_ptr(), r.len() as u64);
-            match direction {
-                CopyDirection::Out => libc::process_vm_writev(pid, lp, ln, rp, rn, 0),
-                CopyDirection::In => libc::process_vm_readv(pid, lp, ln, rp, rn, 0),
-            }
-        };
-        match n {
-            n if n > 0 => done += n as u64,
-            n if n < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) => {
-                return Err(CopyError::Gone);
-            }
-            // The kernel does not report which side failed.
-            _ if !is_accessible(local, direction == CopyDirection::In) => return Err(CopyError::Local),
-            _ => return Err(CopyError::Access),
+        let slow = next_slow_block(local, remote, done, direction);
+        let direct = slow.as_ref().map_or(total, |block| block.start) - done;
+        done += if direct > 0 {
+            let (l, r) = (local.part(done, direct), remote.part(done, direct));
+            process_vm(pid, l.as_slice(), r.as_slice(), direction)
+        } else {
+            let len = slow.map_or(0, |block| block.end - block.start).min(bounce::LEN as u64);
+            bounced(pid, &local.part(done, len), &remote.part(done, len), direction)
         }
+        .map_err(|error| match error {
+            // The kernel does not report which side failed.
+            CopyError::Access if !is_accessible(local, direction == CopyDirection::In) => CopyError::Local,
+            error => error,
+        })?;
     }
     Ok(())
+}
+
+/// The first block from offset `from` on that is contiguous on both sides, long enough for a bounce buffer to pay, and at a
+/// slow distance; as offsets in the whole copy.
+fn next_slow_block(
+    local: &SgList,
+    remote: &SgList,
+    from: u64,
+    direction: CopyDirection,
+) -> Option<Range<u64>> {
+    let (mut locals, mut remotes) = (local.as_slice().iter(), remote.as_slice().iter());
+    let (mut l, mut r) = (*locals.next()?, *remotes.next()?);
+    let mut at = 0;
+    loop {
+        let skipped = (from.saturating_sub(at) as usize).min(l.iov_len).min(r.iov_len);
+        let len = l.iov_len.min(r.iov_len);
+        let (here, there) = (l.iov_base.addr() + skipped, r.iov_base.addr() + skipped);
+        let (target, source) = if direction == CopyDirection::Out { (there, here) } else { (here, there) };
+        if len - skipped >= bounce::BLOCK_MIN && string_moves::is_slow_distance(target, source) {
+            return Some(at + skipped as u64..at + len as u64);
+        }
+        at += len as u64;
+        advance(&mut l, len, &mut locals)?;
+        advance(&mut r, len, &mut remotes)?;
+    }
+}
+
+/// Removes the first `len` bytes of a piece, which becomes the next one if nothing is left. `None` after the last.
+fn advance(piece: &mut libc::iovec, len: usize, rest: &mut std::slice::Iter<'_, libc::iovec>) -> Option<()> {
+    piece.iov_len -= len;
+    piece.iov_base = piece.iov_base.wrapping_byte_add(len);
+    if piece.iov_len == 0 {
+        *piece = *rest.next()?;
+    }
+    Some(())
+}
+
+/// Copies up to [`bounce::LEN`] bytes through a buffer at the same offset in its page as the remote memory. Returns the number
+/// of bytes copied, at least 1.
+fn bounced(pid: i32, local: &SgList, remote: &SgList, direction: CopyDirection) -> Result<u64, CopyError> {
+    let offset = remote.as_slice().first().map_or(0, |piece| piece.iov_base.addr());
+    bounce::with_buffer(offset, |at| {
+        let buffer = [libc::iovec { iov_base: at.cast(), iov_len: local.total() as usize }];
+        // SAFETY: the buffer has room for the bytes, and no other copy uses it now. Test: copies_at_slow_distances_are_whole.
+        unsafe {
+            if direction == CopyDirection::Out {
+                gather(local, at).map_err(|_| CopyError::Local)?;
+            }
+            let copied = process_vm(pid, &buffer, remote.as_slice(), direction)?;
+            if direction == CopyDirection::In {
+                scatter(at, &local.part(0, copied)).map_err(|_| CopyError::Local)?;
+            }
+            Ok(copied)
+        }
+    })
+    // Only in a thread that ends.
+    .unwrap_or_else(|| process_vm(pid, local.as_slice(), remote.as_slice(), direction))
+}
+
+/// One system call. Returns the number of bytes copied, at least 1; [`CopyError::Access`] if either side is not accessible.
+fn process_vm(
+    pid: i32,
+    local: &[libc::iovec],
+    remote: &[libc::iovec],
+    direction: CopyDirection,
+) -> Result<u64, CopyError> {
+    let local = split_last_byte(local, direction);
+    let local = local.as_slice();
+    // SAFETY: the protection table allows the local memory; the kernel checks both sides.
+    let n = unsafe {
+        let (lp, ln, rp, rn) = (local.as_ptr(), local.len() as u64, remote.as_ptr(), remote.len() as u64);
+        match direction {
+            CopyDirection::Out => libc::process_vm_writev(pid, lp, ln, rp, rn, 0),
+            CopyDirection::In => libc::process_vm_readv(pid, lp, ln, rp, rn, 0),
+        }
+    };
+    match n {
+        n if n > 0 => Ok(n as u64),
+        n if n < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) => {
+            Err(CopyError::Gone)
+        }
+        _ => Err(CopyError::Access),
+    }
 }
 
 /// Copies between local memory and memory of the peer that this process has mapped.
@@ -163,6 +245,73 @@ mod tests {
             }
         }
         assert!(split_last_byte(&[], CopyDirection::Out).as_slice().is_empty());
+    }
+
+    /// Goal: copies whose blocks go through the bounce buffer arrive whole. Method: this process copies to itself, both ways,
+    /// with one piece and with several, around the lengths of a block and of the buffer, at every kind of distance.
+    #[test]
+    fn copies_at_slow_distances_are_whole() {
+        let len = 3 * bounce::LEN + 8192;
+        let src: Vec<u8> = (0..len as u32).map(|i| (i * 31 + i / 251) as u8).collect();
+        let mut dst = vec![0_u8; len + 2 * 4096];
+        let lengths = [bounce::BLOCK_MIN, bounce::LEN, bounce::LEN + 1, 3 * bounce::LEN + 5];
+        for n in lengths.into_iter().flat_map(|n| [n - 1, n]) {
+            for distance in [0, 1, 8, 15, 16, 40] {
+                for (direction, pieces) in [(CopyDirection::In, 1), (CopyDirection::Out, 3)] {
+                    let start = (src.as_ptr().addr() + distance).wrapping_sub(dst.as_ptr().addr()) % 4096;
+                    dst.fill(0);
+                    let (mut from, mut to) = (SgList::new(), SgList::new());
+                    from.push(src.as_ptr().cast_mut(), n as u64);
+                    for piece in 0..pieces {
+                        let (begin, end) = (n * piece / pieces, n * (piece + 1) / pieces);
+                        to.push(dst.as_mut_ptr().wrapping_add(start + begin), (end - begin) as u64);
+                    }
+                    let (local, remote) =
+                        if direction == CopyDirection::In { (&to, &from) } else { (&from, &to) };
+                    let copied = if n <= bounce::LEN {
+                        bounced(own_pid(), local, remote, direction)
+                    } else {
+                        process_vm_copy(own_pid(), local, remote, direction).map(|()| n as u64)
+                    };
+                    assert_eq!(copied, Ok(n as u64));
+                    assert!(dst[start..start + n] == src[..n], "{n} bytes at {distance}, {direction:?}");
+                    assert!(dst[..start].iter().chain(&dst[start + n..]).all(|byte| *byte == 0));
+                }
+            }
+        }
+    }
+
+    /// Goal: of a list, exactly the blocks at slow distances are found. Method: pieces of both sides that begin at different
+    /// offsets; a processor without slow distances finds none.
+    #[test]
+    fn slow_blocks_are_found_in_lists() {
+        string_moves::detect();
+        let page = |n: usize| std::ptr::without_provenance_mut::<u8>(n * 4096);
+        let is_slow = string_moves::is_slow_distance(8, 0);
+        let (mut local, mut remote) = (SgList::new(), SgList::new());
+        local.push(page(100), 10_000);
+        local.push(page(200).wrapping_add(10_000 - 8192 + 8), 20_000);
+        remote.push(page(300), 30_000);
+        let found = |from, direction| next_slow_block(&local, &remote, from, direction);
+        let wanted = |range: Range<u64>| is_slow.then_some(range);
+        assert_eq!(found(0, CopyDirection::In), wanted(10_000..30_000));
+        assert_eq!(found(12_000, CopyDirection::In), wanted(12_000..30_000));
+        assert_eq!(found(30_000 - 10, CopyDirection::In), None, "what is left is short");
+        assert_eq!(found(0, CopyDirection::Out), None, "8 bytes before, not behind");
+    }
+
+    /// Goal: a side that is not accessible is named, through the bounce buffer as well.
+    #[test]
+    fn bounced_copies_name_the_side_that_failed() {
+        uaccess::arm().expect("a handler");
+        let mut bytes = vec![0_u8; bounce::BLOCK_MIN];
+        let (mut good, mut bad) = (SgList::new(), SgList::new());
+        good.push(bytes.as_mut_ptr(), bytes.len() as u64);
+        bad.push(std::ptr::without_provenance_mut(4096), bytes.len() as u64);
+        for direction in [CopyDirection::In, CopyDirection::Out] {
+            assert_eq!(bounced(own_pid(), &bad, &good, direction), Err(CopyError::Local), "{direction:?}");
+            assert_eq!(bounced(own_pid(), &good, &bad, direction), Err(CopyError::Access), "{direction:?}");
+        }
     }
 
     #[test]

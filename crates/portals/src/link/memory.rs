@@ -27,7 +27,7 @@ pub(crate) fn load(region: &Region, offset: u64, into: &mut [u8]) {
         let (now, later) = rest.split_at_mut(piece.len as usize);
         // SAFETY: user memory, as promised to `Node::open`; `now` is this library's. Test:
         // data_go_where_they_belong.
-        unsafe { std::ptr::copy_nonoverlapping(pointer(piece.addr), now.as_mut_ptr(), now.len()) };
+        unsafe { uaccess::copy(now.as_mut_ptr(), pointer(piece.addr), now.len()) };
         rest = later;
     }
 }
@@ -38,7 +38,7 @@ pub(crate) fn store(region: &Region, offset: u64, from: &[u8]) {
     for piece in region.part(offset, rest.len() as u64) {
         let (now, later) = rest.split_at(piece.len as usize);
         // SAFETY: as above, for writing.
-        unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), pointer(piece.addr), now.len()) };
+        unsafe { uaccess::copy(pointer(piece.addr), now.as_ptr(), now.len()) };
         rest = later;
     }
 }
@@ -63,7 +63,7 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
         // SAFETY: as promised. Test: data_go_where_they_belong.
         8 => unsafe { std::ptr::copy_nonoverlapping(from, to, 8) },
         // SAFETY: as above.
-        _ => unsafe { std::ptr::copy_nonoverlapping(from, to, len) },
+        _ => unsafe { uaccess::copy(to, from, len) },
     }
 }
 
