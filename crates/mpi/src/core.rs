@@ -217,7 +217,12 @@ impl Core {
     /// How many times to poll in a row for another process's store: `most` if each thread has a core of its own.
     #[inline]
     pub(crate) fn polls(&self, most: u32) -> u32 {
-        if self.0.oversubscribed.load(Ordering::Relaxed) { 1 } else { most }
+        if self.is_oversubscribed() { 1 } else { most }
+    }
+
+    /// Whether ranks share processors.
+    pub(crate) fn is_oversubscribed(&self) -> bool {
+        self.0.oversubscribed.load(Ordering::Relaxed)
     }
 
     /// Locks a lock of this process.

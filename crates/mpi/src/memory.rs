@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
 use datatypes::{Basic, Datatype, Memory, Op, Operator};
-use verbs::{Access, Buf, ImplicitMr, MemoryKind, Mr, Pd};
+use verbs::{Access, Buf, DmAccess, ImplicitMr, MemoryKind, Mr, Pd};
 
 use crate::error::{Class, Error, Result};
 
@@ -334,6 +334,32 @@ impl Buffer {
         // SAFETY: inside memory that stays mapped as long as the buffer has its handle. Test: memory_of_devices_holds_elements.
         let buffer = unsafe { Self::new(address, count, datatype.clone()) }?;
         Ok(Self { owner: Some(Arc::new(BufferOwner::Device(memory.clone()))), ..buffer })
+    }
+
+    /// A buffer of `count` elements in NIC memory of a peer that this process maps, to read them while the peer keeps them
+    /// unchanged. The first byte of the first element is at `at`.
+    ///
+    /// # Errors
+    /// As [`Buffer::of`].
+    pub(crate) fn of_mapped(memory: &Buf, at: usize, count: i64, datatype: &Datatype) -> Result<Self> {
+        let Layout { contiguous_offset, packed_len, start } = layout_of(datatype, count)?;
+        let end = at.checked_add(packed_len as usize);
+        if contiguous_offset.is_none()
+            || memory.access() != DmAccess::Coherent
+            || end.is_none_or(|end| end > memory.len())
+        {
+            return Err(Error::new(Class::BUFFER, "the elements have gaps, or are not in mapped memory"));
+        }
+        let address = (memory.addr() as usize).wrapping_add(at).wrapping_add_signed(-start as isize);
+        Ok(Self {
+            address,
+            count,
+            datatype: datatype.clone(),
+            packed_start: 0,
+            packed_len,
+            contiguous_offset,
+            owner: Some(Arc::new(BufferOwner::Device(memory.clone()))),
+        })
     }
 
     /// Allocates memory with these bytes, which lives as long as the buffer and its clones.
@@ -688,6 +714,18 @@ impl Buffer {
         }
     }
 
+    /// As [`Buffer::load_to`], for bytes that a peer reads next. With `bypasses`, they do not go through this processor's caches.
+    pub(crate) fn load_for_peer(&self, buf: &Buf, at: usize, bypasses: bool) -> verbs::Result<()> {
+        match self.contiguous_range() {
+            Some((address, len)) if bypasses => {
+                // SAFETY: as in `load_to`. Test: buffers_are_packed_and_unpacked.
+                buf.write_nontemporal(at, unsafe { std::slice::from_raw_parts(pointer(address), len) })
+            }
+            _ if self.packed_len == 0 => Ok(()),
+            _ => self.load_to(buf, at),
+        }
+    }
+
     /// Copies `len` bytes at an offset in a NIC's buffer into the first bytes.
     #[inline]
     pub(crate) fn store_from(&self, buf: &Buf, at: usize, len: usize) -> verbs::Result<()> {
@@ -867,6 +905,11 @@ mod tests {
             assert_eq!(packed, want[..]);
             from.load_to(&nic, 7).expect("inside");
             assert_eq!(nic.to_vec(7..12).expect("inside"), want);
+            for bypasses in [false, true] {
+                nic.fill(0);
+                from.load_for_peer(&nic, 7, bypasses).expect("inside");
+                assert_eq!(nic.to_vec(6..13).expect("inside"), [&[0], &want[..], &[0]].concat());
+            }
             for by_nic in [false, true] {
                 let mut target = vec![0; 10];
                 let to = buffer(&mut target, count, datatype.clone());

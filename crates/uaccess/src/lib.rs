@@ -8,6 +8,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `copy`, `atomics` | copies and atomics that return an error where memory cannot be accessed; plain copies of payloads |
+//! | `nontemporal` | copies past the caches, to memory that is mapped |
 //! | `arch` | the instructions of both, which may fault, for x86-64 and aarch64 |
 //! | `extable` | the exception table: which instructions may fault, and where execution continues |
 //! | `registers` | the registers of interrupted code that the table reads and changes |
@@ -26,6 +27,7 @@ mod extable;
 mod fault;
 mod handler;
 mod mapping;
+mod nontemporal;
 mod registers;
 #[cfg(test)]
 mod testing;
@@ -35,3 +37,4 @@ pub use copy::{copy, copy_last_byte_last, detect_features};
 pub use fault::Fault;
 pub use handler::{Unblocked, arm, is_armed, unblock};
 pub use mapping::{BadRange, check, is_readable};
+pub use nontemporal::copy_nontemporal;

@@ -277,6 +277,23 @@ impl Buf {
         Ok(())
     }
 
+    /// As [`Buf::write`], for many bytes that another processor reads next, and this one does not: the stores bypass the caches
+    /// where the memory is mapped. All of them are visible before any later store of this thread.
+    ///
+    /// # Errors
+    /// As [`Buf::write`].
+    pub fn write_nontemporal(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.check_range(offset, bytes.len())?;
+        if !matches!(self.access_path, AccessPath::Mapped) {
+            return self.write_slow(offset, bytes);
+        }
+        // SAFETY: as in `write`. Test: bytes_are_written_past_the_caches.
+        unsafe {
+            uaccess::copy_nontemporal(self.base.as_ptr().add(offset), bytes.as_ptr(), bytes.len());
+        }
+        Ok(())
+    }
+
     /// As [`Buf::write`], where a plain copy is not possible; the range has been checked.
     #[cold]
     fn write_slow(&self, offset: usize, bytes: &[u8]) -> Result<()> {
@@ -471,6 +488,15 @@ mod tests {
         assert_eq!(buf.to_vec(0..10_000).expect("inside"), vec![0; 10_000]);
         assert!(Buf::alloc(0).is_err());
         assert!(Buf::alloc(usize::MAX / 2).is_err(), "more than there is");
+    }
+
+    #[test]
+    fn bytes_are_written_past_the_caches() {
+        let buf = Buf::alloc(300).expect("memory");
+        let bytes: Vec<u8> = (0..200).collect();
+        buf.write_nontemporal(3, &bytes).expect("fits");
+        assert_eq!(buf.to_vec(0..300).expect("inside"), [&[0; 3], &bytes[..], &[0; 97]].concat());
+        assert!(buf.write_nontemporal(101, &bytes).is_err());
     }
 
     #[test]

@@ -123,13 +123,20 @@ mod tests {
     use host::Task;
 
     use super::*;
+    use crate::coll::shm::ring::{CHUNK, RING_LEN};
     use crate::{Config, LocalKvs, Port, Process, Tuning};
 
     /// Runs a body in threads on a device, with a named algorithm for barriers.
     fn in_threads(device: &'static str, ranks: u32, barrier: Option<&'static str>, body: fn(&Process)) {
+        in_threads_on(&vec![device; ranks as usize], barrier, body);
+    }
+
+    /// As [`in_threads`], each rank on a device of its own.
+    fn in_threads_on(devices: &[&'static str], barrier: Option<&'static str>, body: fn(&Process)) {
+        let ranks = devices.len() as u32;
         let (host, kvs) = (host::real::host(), LocalKvs::new(ranks));
         let run = |rank: u32| {
-            let (host, kvs) = (host.clone(), Arc::clone(&kvs));
+            let (host, kvs, device) = (host.clone(), Arc::clone(&kvs), devices[rank as usize]);
             move || {
                 let device = fabric::open(device, &host).expect("a device");
                 let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
@@ -193,6 +200,78 @@ mod tests {
         in_threads("shm", 2, Some("tree"), |process| {
             assert!(!uses_shared_memory(process.world(), &Collective::Barrier));
             assert!(uses_shared_memory(process.world(), &bcast(8)));
+        });
+    }
+
+    /// A byte of rank `rank`'s block `block`.
+    fn byte(rank: usize, block: usize, at: usize) -> u8 {
+        (rank * 31 + block * 7 + at * 3 + at / 251) as u8
+    }
+
+    /// Calls on `len` bytes a rank or block, whose results are compared byte by byte.
+    fn check_long_calls(process: &Process, len: usize) {
+        let world = process.world();
+        let (me, ranks) = (world.rank() as usize, world.size() as usize);
+        let buffer = |bytes: Vec<u8>| Buffer::from_bytes(&bytes).expect("memory");
+        let block = |rank: usize, block: usize| (0..len).map(move |at| byte(rank, block, at));
+        let zeros = |blocks: usize| buffer(vec![0; blocks * len]);
+        let run = |call: &Collective| assert!(uses_shared_memory(world, call), "{call:?}");
+        let all = |of: &dyn Fn(usize) -> Vec<u8>| (0..ranks).flat_map(of).collect::<Vec<u8>>();
+        let sum: Vec<u8> =
+            (0..len).map(|at| (0..ranks).fold(0, |sum, rank| sum ^ byte(rank, 5, at))).collect();
+        let (mine, op) = (buffer(block(me, 5).collect()), || datatypes::Operator::Bxor.into());
+        for root in 0..ranks {
+            let data = if root == me { buffer(block(root, 1).collect()) } else { zeros(1) };
+            run(&Collective::Bcast { buffer: data.clone(), root: root as i32 });
+            assert!(data.to_vec().into_iter().eq(block(root, 1)), "broadcast from {root}");
+            let result = zeros(1);
+            let (input, output) = (Some(mine.clone()), result.clone());
+            run(&Collective::Reduce { input, output, op: op(), root: root as i32 });
+            assert!(root != me || result.to_vec() == sum, "reduced to {root}");
+        }
+        for in_place in [false, true] {
+            let output = zeros(ranks);
+            let own = output.clone().packed_range((me * len) as u64, len as u64);
+            own.store(&block(me, 5).collect::<Vec<u8>>());
+            let input = (!in_place).then(|| mine.clone());
+            run(&Collective::Allgather { input, output: output.clone() });
+            assert!(output.to_vec() == all(&|rank| block(rank, 5).collect()), "gathered, {in_place}");
+            let given = buffer(all(&|to| block(me, to).collect()));
+            let output = if in_place { given.clone() } else { zeros(ranks) };
+            run(&Collective::Alltoall { input: (!in_place).then_some(given), output: output.clone() });
+            assert!(output.to_vec() == all(&|from| block(from, me).collect()), "exchanged, {in_place}");
+            let output = if in_place { buffer(block(me, 5).collect()) } else { zeros(1) };
+            let input = (!in_place).then(|| mine.clone());
+            run(&Collective::Allreduce { input, output: output.clone(), op: op() });
+            assert!(output.to_vec() == sum, "reduced, {in_place}");
+        }
+    }
+
+    /// Goal: data of all lengths arrive whole, in chunks or not. Method: lengths around those of chunks and rings, in members of
+    /// which none, one or all have no memory for a ring.
+    #[test]
+    fn long_data_arrive_whole_with_and_without_rings() {
+        fn body(process: &Process) {
+            let lens = [BCOPY_MAX + 1, CHUNK - 1, CHUNK, CHUNK + 1, 200_000, RING_LEN, RING_LEN + 100_001];
+            lens.into_iter().for_each(|len| check_long_calls(process, len));
+        }
+        const SMALL: &str = "shm(dm=512KiB)";
+        for devices in [vec!["shm"; 2], vec!["shm"; 3], vec![SMALL; 3]] {
+            in_threads_on(&devices, None, body);
+        }
+        in_threads_on(&[SMALL, "shm", "shm"], None, body);
+        in_threads_on(&["shm", "shm", SMALL], None, body);
+    }
+
+    /// Goal: a ring is freed when all members have finished with it. Method: create more communicators than have room for one.
+    #[test]
+    fn rings_of_freed_communicators_are_reused() {
+        in_threads("shm(dm=2MiB)", 2, None, |process| {
+            for round in 0..20 {
+                let comm = process.world().dup().expect("made");
+                let call = |len: usize| uses_shared_memory(&comm, &bcast(len));
+                assert!(call(CHUNK) && call(10 * CHUNK), "communicator {round}");
+            }
         });
     }
 

@@ -1,5 +1,5 @@
-//! Collective operations without messages, for members on one host. Members publish short data in memory that all of them map. Of
-//! long data they publish the address, and the others read them there. This is the algorithm `shared` of the crate `collectives`,
+//! Collective operations without messages, for members on one host. Members publish short data in memory that all of them map, and
+//! long data chunk by chunk in memory of their own that the others map. This is the algorithm `shared` of the crate `collectives`,
 //! for blocking operations of few members. All other calls, and a communicator's first ones, use schedules.
 //!
 //! | file | contents |
@@ -9,13 +9,18 @@
 //! | `state` | [`state::ShmColl`]: a member's state for the operations; [`CommShmColl`]: its communicator's state |
 //! | `operations` | the operations |
 //! | `transfer` | how members publish and read data |
-//! | `reduce_long` | long reductions |
+//! | `ring` | the memory of a member's chunks |
+//! | `chunks`, `reduce_chunks` | how members exchange and reduce long data in chunks |
+//! | `reduce_long` | long reductions where a member has no memory for chunks |
 //! | `small` | the same operations for short elements without gaps |
 //! | `choice` | which calls use shared memory |
 
 mod choice;
+mod chunks;
 mod operations;
+mod reduce_chunks;
 mod reduce_long;
+mod ring;
 mod setup;
 mod slots;
 mod small;

@@ -3,11 +3,13 @@
 use datatypes::Op;
 
 use crate::coll::collective::Collective;
-use crate::coll::shm::slots::BCOPY_MAX;
+use crate::coll::shm::chunks::{Exchange, fits_rounds, longest_step, pays};
+use crate::coll::shm::ring::CHUNK;
+use crate::coll::shm::slots::{BCOPY_MAX, PublishedData};
 use crate::coll::shm::state::{MEMBERS_MAX, ShmColl};
+use crate::coll::shm::transfer::check_len;
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
-use crate::p2p::shm_copy::SHARED_MIN;
 
 /// Every this many operations, one also makes progress for all other communication, because the operations may never wait.
 const PROGRESS_EVERY: u64 = 64;
@@ -53,7 +55,7 @@ impl ShmColl {
     #[inline]
     pub(super) fn begin(&mut self) {
         self.number += 1;
-        (self.has_published, self.has_notified, self.reads_zcopy) = (false, false, false);
+        (self.has_published, self.has_notified, self.is_awaited) = (false, false, false);
     }
 
     /// Ends the operation.
@@ -72,58 +74,110 @@ impl ShmColl {
         self.others().try_for_each(|member| self.wait_published(member, call).map(drop))
     }
 
-    /// The root publishes, and the others read. With two members both copy long data: the other member publishes its destination,
-    /// and the root writes the second half there.
+    /// The root publishes, and the others read.
     fn bcast(&mut self, buffer: &Buffer, root: usize) -> Result<()> {
         const CALL: &str = "MPI_Bcast";
-        let len = buffer.len();
-        let half = len / 2;
-        let by_both = len >= SHARED_MIN && self.processes.len() == 2 && self.may_write(1 - self.me)?;
-        if root != self.me {
-            if !by_both {
-                return self.read(root, (0, len), buffer, CALL);
-            }
-            if buffer.is_noncontiguous() {
-                self.publish_piece(Piece::empty(), CALL)?;
-                return self.read(root, (0, len), buffer, CALL);
-            }
-            self.publish(buffer, CALL)?;
-            self.notify_others();
-            return self.read(root, (0, len), &buffer.clone().packed_range(0, half), CALL);
+        let (len, is_root) = (buffer.len(), root == self.me);
+        // Several rounds even of short data: the others read the first one while the root copies the next.
+        let step = len.div_ceil(4).next_multiple_of(64).clamp(CHUNK as u64 / 4, CHUNK as u64);
+        let in_rounds = if is_root {
+            len > BCOPY_MAX as u64 && fits_rounds(len, step) && self.announce_chunks(len, CALL)?
+        } else {
+            let published = self.wait_published(root, CALL)?;
+            check_len(format_args!("rank {root}"), published.len(), len)?;
+            matches!(published, PublishedData::Chunked { .. })
+        };
+        match is_root {
+            _ if in_rounds => self.exchange(&Exchange {
+                call: CALL,
+                all: len,
+                each: len,
+                from: 0,
+                step,
+                sources: if is_root { 0 } else { 1 << root },
+                lanes: usize::from(is_root),
+                is_scattered: false,
+                lane: &|_| buffer.clone(),
+                into: &|_| buffer.clone(),
+                own: None,
+            }),
+            true => self.publish(buffer, CALL),
+            false => self.read(root, (0, len), buffer, CALL),
         }
-        self.publish(buffer, CALL)?;
-        if by_both { self.write_rest(1 - root, buffer, half, CALL) } else { Ok(()) }
     }
 
     fn allgather(&mut self, input: Option<&Buffer>, output: &Buffer) -> Result<()> {
+        const CALL: &str = "MPI_Allgather";
         let len = output.len() / self.processes.len() as u64;
         let block = |member: usize| output.clone().packed_range(member as u64 * len, len);
-        self.publish(input.unwrap_or(&block(self.me)), "MPI_Allgather")?;
-        if let Some(input) = input {
-            self.copy_own(input, (0, len), &block(self.me))?;
+        let given = input.cloned().unwrap_or_else(|| block(self.me));
+        check_len("this rank", given.len(), len)?;
+        let own = input.map(|input| (input.clone(), block(self.me)));
+        let step = CHUNK as u64;
+        let is_long = len > BCOPY_MAX as u64;
+        let in_rounds =
+            pays(len, self.processes.len()) && fits_rounds(len, step) && self.announce_chunks(len, CALL)?;
+        if !in_rounds {
+            self.publish(&given, CALL)?;
+            copy_own(own.as_ref());
         }
-        self.for_each_ready(|shm, member| shm.read(member, (0, len), &block(member), "MPI_Allgather"))
+        if !is_long {
+            return self.for_each_ready(|shm, member| shm.read(member, (0, len), &block(member), CALL));
+        }
+        self.exchange(&Exchange {
+            call: CALL,
+            all: len,
+            each: len,
+            from: 0,
+            step,
+            sources: self.others_mask(),
+            lanes: usize::from(in_rounds),
+            is_scattered: false,
+            lane: &|_| given.clone(),
+            into: &block,
+            own,
+        })
     }
 
     fn alltoall(&mut self, input: Option<&Buffer>, output: &Buffer) -> Result<()> {
-        let all = output.len();
-        let len = all / self.processes.len() as u64;
-        let block = |member: usize| output.clone().packed_range(member as u64 * len, len);
-        let mine = (self.me as u64 * len, all);
-        match input {
+        const CALL: &str = "MPI_Alltoall";
+        let (all, members, me) = (output.len(), self.processes.len(), self.me);
+        let len = all / members as u64;
+        let part = |buffer: &Buffer, member: usize| buffer.clone().packed_range(member as u64 * len, len);
+        let (given, block) = (input.unwrap_or(output), |member: usize| part(output, member));
+        let mine = (me as u64 * len, all);
+        check_len("this rank", given.len(), all)?;
+        let own = input.map(|input| (part(input, me), block(me)));
+        let longest = longest_step(members - 1);
+        let step = len.div_ceil(len.div_ceil(longest).max(1)).next_multiple_of(64).min(longest);
+        let is_long = all > BCOPY_MAX as u64;
+        let in_rounds = pays(all, members) && fits_rounds(len, step) && self.announce_chunks(all, CALL)?;
+        if !in_rounds {
             // Zero-copy data must stay unchanged until all have read them.
-            None if all > BCOPY_MAX as u64 => self.publish(&output.copied()?, "MPI_Alltoall")?,
-            None => self.publish(output, "MPI_Alltoall")?,
-            Some(input) => {
-                self.publish(input, "MPI_Alltoall")?;
-                self.copy_own(input, mine, &block(self.me))?;
-            }
+            let copied = if is_long && input.is_none() { Some(output.copied()?) } else { None };
+            self.publish(copied.as_ref().unwrap_or(given), CALL)?;
+            copy_own(own.as_ref());
         }
-        self.for_each_ready(|shm, member| shm.read(member, mine, &block(member), "MPI_Alltoall"))
+        if !is_long {
+            return self.for_each_ready(|shm, member| shm.read(member, mine, &block(member), CALL));
+        }
+        self.exchange(&Exchange {
+            call: CALL,
+            all,
+            each: len,
+            from: mine.0,
+            step,
+            sources: self.others_mask(),
+            lanes: if in_rounds { members - 1 } else { 0 },
+            is_scattered: true,
+            lane: &|lane| part(given, (me + 1 + lane) % members),
+            into: &block,
+            own,
+        })
     }
 
     /// All members publish their operands. Members that get the result reduce the operands, from the last rank to the first. Long
-    /// contiguous operands are reduced piece by piece.
+    /// contiguous operands are reduced in rounds.
     fn reduce(
         &mut self,
         (input, output): (Option<&Buffer>, &Buffer),
@@ -136,6 +190,15 @@ impl ShmColl {
         let own = input.filter(|input| input.count() == count && input.datatype().is_same_object(datatype));
         let is_alike = !gets || input.is_none() || own.is_some();
         if given.len() > BCOPY_MAX as u64 && given.contiguous_range().is_some() && is_alike {
+            if pays(given.len(), self.processes.len()) {
+                if self.reduce_in_chunks(given, gets.then_some(output), reduction)? {
+                    return Ok(());
+                }
+                // A member has no ring: all members have found that, and begin again.
+                self.slots().mark_passed(self.me, self.number, None);
+                self.notify_others();
+                self.begin();
+            }
             // In place, a result must not overwrite an operand that others still read.
             let in_parts = self.processes.len() > 2 || (reduction.to_all && input.is_none());
             return self.reduce_long(given, gets.then_some(output), reduction, in_parts);
@@ -162,11 +225,16 @@ impl ShmColl {
         Ok(())
     }
 
+    /// The other members, one bit each.
+    fn others_mask(&self) -> u32 {
+        const { assert!(MEMBERS_MAX <= u32::BITS as usize) }
+        self.others().map(|member| 1 << member).sum()
+    }
+
     /// Reads the data of all other members, in the order in which they become available. Waiting for a fixed member would waste the
     /// time in which another's data could be copied, and where ranks share cores each wait is a context switch.
     fn for_each_ready(&mut self, mut read: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
-        const { assert!(MEMBERS_MAX <= u32::BITS as usize) }
-        let mut open: u32 = self.others().map(|member| 1 << member).sum();
+        let mut open = self.others_mask();
         loop {
             let is_open = |member: &usize| open & (1 << member) != 0;
             let is_ready =
@@ -177,5 +245,14 @@ impl ShmColl {
             open &= !(1 << member);
             read(self, member)?;
         }
+    }
+}
+
+/// Copies a member's own data to where they go.
+fn copy_own(own: Option<&(Buffer, Buffer)>) {
+    if let Some((from, to)) = own
+        && to.len() > 0
+    {
+        to.copy_data_from(from);
     }
 }

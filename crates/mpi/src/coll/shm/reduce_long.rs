@@ -1,4 +1,4 @@
-//! Long reductions of an [`ShmColl`]. Each member reduces one part of all operands, which it reads piece by piece from their
+//! Long reductions of an [`ShmColl`] of two members that are one chunk at most, and of members without rings. Each member reduces one part of all operands, which it reads piece by piece from their
 //! owners' memory. Members that get the result then read the other parts of it. With two members each reduces everything: reading
 //! the half that another processor has just written takes longer. Operands are combined in rank order, so that the operator need
 //! not be commutative, and all members get the same bits.
@@ -8,7 +8,7 @@ use std::ops::Range;
 use verbs::RemoteAddr;
 
 use crate::coll::shm::operations::ShmReduction;
-use crate::coll::shm::slots::PublishedData;
+use crate::coll::shm::slots::{PublishedData, ShmSlots, Stage};
 use crate::coll::shm::state::ShmColl;
 use crate::coll::shm::transfer::check_len;
 use crate::error::{Class, Error, Result};
@@ -58,7 +58,7 @@ impl ShmColl {
         if !in_parts {
             return Ok(());
         }
-        self.slots().mark_reduced(self.me, self.number);
+        self.mark(Stage::Reduced, 1);
         self.notify_others();
         let Some(result) = result else { return Ok(()) };
         for member in self.others() {
@@ -99,8 +99,9 @@ impl ShmColl {
     /// Waits until a member's part of the result is complete.
     fn wait_part(&mut self, member: usize, call: &'static str) -> Result<()> {
         let number = self.number;
-        self.wait(member, call, |slots| slots.has_reduced(member, number))?;
-        if self.slots().has_reduced(member, number) { Ok(()) } else { Err(self.peer_error(member)) }
+        let has_reduced = |slots: &ShmSlots| slots.has(member, Stage::Reduced, number, 1);
+        self.wait(member, call, has_reduced)?;
+        if has_reduced(self.slots()) { Ok(()) } else { Err(self.peer_error(member)) }
     }
 
     /// Reduces a range of elements of all members, from the last rank to the first.

@@ -2,10 +2,10 @@
 //!
 //! Operations are numbered. An area has slots for several operations. Each slot is a line with the operation's number, the length
 //! and short data, so that one cache-line transfer moves all of it. A root may therefore run ahead, and late members find the data
-//! of several operations. There is space for the longer data of two operations. Data above [`BCOPY_MAX`] are not copied (zero
-//! copy): the line contains their address in the member's own memory, and the others read them there. A further line holds the last
-//! operation that the member has passed, after which it reads nothing more of others, and whether it ended one with an error. No
-//! member overwrites data that another may still read; the owner of zero-copy data waits until all have passed.
+//! of several operations. There is space for the longer data of two operations. Data above [`BCOPY_MAX`] are elsewhere: the line
+//! contains the address of the member's [ring](super::ring), or of the data themselves if it has no ring (zero copy). Further lines hold the last operation that the member has passed, after which it reads nothing more of others, whether it
+//! ended one with an error, and how far it is with the chunks of its ring. No member overwrites data that another may still read;
+//! the owner of zero-copy data waits until all have passed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,19 +25,26 @@ const WORD: usize = 8;
 const PAIR: usize = 2 * LINE;
 /// Bytes of operation number and length, which precede short data or the address of zero-copy data.
 const HEADER: usize = 16;
-/// Flags in the length: the data are zero-copy; the same, with memory for a part of the result.
+/// Flags in the length: the data are zero-copy; the same, with memory for a part of the result; the data follow in chunks.
 const ZCOPY: u64 = 1 << 63;
 const ZCOPY_WITH_PART: u64 = 1 << 62;
-/// Offsets in a member's line: the last operation whose part of the result is complete, and for each slot the operation that ended
-/// with an error, with the error's class in the lowest byte.
-const REDUCED: usize = 8;
+const CHUNKED: u64 = 1 << 61;
+const FLAGS: u64 = ZCOPY | ZCOPY_WITH_PART | CHUNKED;
+/// Offset in a member's first line: for each slot the operation that ended with an error, with the error's class in the lowest byte.
 const FAILED: usize = 16;
 const CLASS_BITS: u32 = 8;
+/// A [`Stage`] is a word with an operation's number and, in these lowest bits, a number of rounds.
+const ROUND_BITS: u32 = 24;
+/// Rounds of an operation at most.
+pub(super) const ROUNDS_MAX: u64 = (1 << ROUND_BITS) - 1;
+/// Offsets in an area: whether the member accesses this memory no more; and the slots.
+const GONE: usize = PAIR + 16;
+const HEADERS: usize = 3 * PAIR;
 /// The `passed` value of a member that has left.
 const LEFT: u64 = u64::MAX;
 const INLINE_MAX: usize = LINE - HEADER;
-/// Size of a member's area: the progress line, a line for each slot, and the space for longer data.
-const AREA: usize = PAIR + SLOTS as usize * PAIR + LARGE_SLOTS as usize * BCOPY_MAX;
+/// Size of a member's area: the progress lines, a line for each slot, and the space for longer data.
+const AREA: usize = HEADERS + SLOTS as usize * PAIR + LARGE_SLOTS as usize * BCOPY_MAX;
 const _: () = assert!(FAILED + SLOTS as usize * WORD <= PAIR);
 
 /// The data of a member in an operation.
@@ -47,6 +54,20 @@ pub(super) enum PublishedData {
     Bcopy(usize),
     /// This many bytes of its own memory at `at`, and the address of its part of the result, if it has one.
     Zcopy { len: u64, at: RemoteAddr, part: Option<RemoteAddr> },
+    /// This many bytes, which follow in its ring at `ring`, from the ring's chunk number `first` on.
+    Chunked { len: u64, ring: RemoteAddr, first: u64 },
+}
+
+/// What a member has finished of an operation in rounds, by the offset of the word in its area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(super) enum Stage {
+    /// Chunks that the others may read.
+    Published = PAIR,
+    /// Parts of the result that the others may read.
+    Reduced = PAIR + 8,
+    /// Rounds in which it reads nothing more of others.
+    Taken = 2 * PAIR,
 }
 
 impl PublishedData {
@@ -54,7 +75,7 @@ impl PublishedData {
     pub(super) fn len(self) -> u64 {
         match self {
             Self::Bcopy(len) => len as u64,
-            Self::Zcopy { len, .. } => len,
+            Self::Zcopy { len, .. } | Self::Chunked { len, .. } => len,
         }
     }
 }
@@ -82,7 +103,7 @@ impl ShmSlots {
     /// Resets all slots and progress lines. No other member has the memory yet.
     pub(super) fn clear(&self) {
         for member in 0..self.members {
-            (0..PAIR / 8).for_each(|word| self.word(member * AREA + 8 * word).store(0, Ordering::Relaxed));
+            (0..HEADERS / 8).for_each(|word| self.word(member * AREA + 8 * word).store(0, Ordering::Relaxed));
             (0..SLOTS).for_each(|slot| self.word(Self::header_at(member, slot)).store(0, Ordering::Relaxed));
         }
     }
@@ -143,11 +164,21 @@ impl ShmSlots {
         part: Option<RemoteAddr>,
     ) {
         let head = Self::header_at(member, number);
-        let mark = if part.is_some() { ZCOPY | ZCOPY_WITH_PART } else { ZCOPY };
+        let flags = if part.is_some() { ZCOPY | ZCOPY_WITH_PART } else { ZCOPY };
         let part = part.unwrap_or_default();
-        let words = [len | mark, at.addr, at.rkey.into(), part.addr, part.rkey.into()];
-        for (index, word) in words.into_iter().enumerate() {
-            self.word(head + 8 * (index + 1)).store(word, Ordering::Relaxed);
+        let words = [len | flags, at.addr, at.rkey.into(), part.addr, part.rkey.into()];
+        self.publish_words(head, number, &words);
+    }
+
+    /// Announces that a member's data in an operation follow in its ring, from the ring's chunk number `first` on.
+    pub(super) fn publish_chunked(&self, member: usize, number: u64, len: u64, ring: RemoteAddr, first: u64) {
+        let words = [len | CHUNKED, ring.addr, ring.rkey.into(), first];
+        self.publish_words(Self::header_at(member, number), number, &words);
+    }
+
+    fn publish_words(&self, head: usize, number: u64, words: &[u64]) {
+        for (index, word) in words.iter().enumerate() {
+            self.word(head + 8 * (index + 1)).store(*word, Ordering::Relaxed);
         }
         self.word(head).store(number, Ordering::Release);
     }
@@ -166,12 +197,14 @@ impl ShmSlots {
         let head = Self::header_at(member, number);
         let word = |index: usize| self.word(head + 8 * index).load(Ordering::Relaxed);
         let (len, addr) = (word(1), |at| RemoteAddr { addr: word(at), rkey: word(at + 1) as u32 });
-        if len & ZCOPY != 0 {
-            let part = (len & ZCOPY_WITH_PART != 0).then(|| addr(4));
-            return Ok(PublishedData::Zcopy { len: len & !(ZCOPY | ZCOPY_WITH_PART), at: addr(2), part });
-        }
-        match usize::try_from(len) {
-            Ok(len) if len <= BCOPY_MAX => Ok(PublishedData::Bcopy(len)),
+        let bytes = len & !FLAGS;
+        match (len & FLAGS, usize::try_from(bytes)) {
+            (0, Ok(len)) if len <= BCOPY_MAX => Ok(PublishedData::Bcopy(len)),
+            (ZCOPY, _) => Ok(PublishedData::Zcopy { len: bytes, at: addr(2), part: None }),
+            (flags, _) if flags == ZCOPY | ZCOPY_WITH_PART => {
+                Ok(PublishedData::Zcopy { len: bytes, at: addr(2), part: Some(addr(4)) })
+            }
+            (CHUNKED, _) => Ok(PublishedData::Chunked { len: bytes, ring: addr(2), first: word(4) }),
             _ => Err(Error::new(
                 Class::OTHER,
                 "a member has published data of a length that no process of this version uses",
@@ -208,19 +241,38 @@ impl ShmSlots {
         (word >> CLASS_BITS >= number).then_some(class)
     }
 
-    /// Marks a member's part of an operation's result as complete.
-    pub(super) fn mark_reduced(&self, member: usize, number: u64) {
-        self.word(member * AREA + REDUCED).store(number, Ordering::Release);
+    /// Marks this many rounds of an operation as finished.
+    #[inline]
+    pub(super) fn mark(&self, member: usize, stage: Stage, number: u64, rounds: u64) {
+        self.stage_word(member, stage).store(number << ROUND_BITS | rounds, Ordering::Release);
     }
 
-    /// Whether a member's part of an operation's result is complete.
-    pub(super) fn has_reduced(&self, member: usize, number: u64) -> bool {
-        self.word(member * AREA + REDUCED).load(Ordering::Acquire) >= number
+    /// Whether a member has finished this many rounds of an operation. One that is in a later operation has, unless it ended this
+    /// one with an error.
+    #[inline]
+    pub(super) fn has(&self, member: usize, stage: Stage, number: u64, rounds: u64) -> bool {
+        let word = self.stage_word(member, stage).load(Ordering::Acquire);
+        match (word >> ROUND_BITS).cmp(&number) {
+            std::cmp::Ordering::Less => false,
+            std::cmp::Ordering::Equal => word & ROUNDS_MAX >= rounds,
+            std::cmp::Ordering::Greater => self.error_of(member, number).is_none(),
+        }
     }
 
-    /// Marks all possible operations as passed: the member does not access this memory again.
+    /// Whether a member reads nothing more in a round of an operation, `current` or an earlier one.
+    pub(super) fn has_taken(&self, member: usize, current: u64, (number, round): (u64, u64)) -> bool {
+        self.passed(member) >= number
+            || (number == current && self.has(member, Stage::Taken, number, round + 1))
+    }
+
+    /// Marks all possible operations as passed: the member reads nothing more of others.
     pub(super) fn leave(&self, member: usize) {
         self.mark_passed(member, LEFT, None);
+    }
+
+    /// The member does not access this memory again.
+    pub(super) fn mark_gone(&self, member: usize) {
+        self.word(member * AREA + GONE).store(1, Ordering::Release);
     }
 
     /// The last operation that a member has passed.
@@ -230,7 +282,7 @@ impl ShmSlots {
     }
 
     fn header_at(member: usize, number: u64) -> usize {
-        member * AREA + PAIR + (number % SLOTS) as usize * PAIR
+        member * AREA + HEADERS + (number % SLOTS) as usize * PAIR
     }
 
     /// Offset of data of this length. Short data follow their length word.
@@ -238,11 +290,16 @@ impl ShmSlots {
         if len <= INLINE_MAX {
             return Self::header_at(member, number) + HEADER;
         }
-        member * AREA + PAIR + SLOTS as usize * PAIR + (number % LARGE_SLOTS) as usize * BCOPY_MAX
+        member * AREA + HEADERS + SLOTS as usize * PAIR + (number % LARGE_SLOTS) as usize * BCOPY_MAX
     }
 
     fn failed_at(member: usize, number: u64) -> usize {
         member * AREA + FAILED + 8 * (number % SLOTS) as usize
+    }
+
+    #[inline]
+    fn stage_word(&self, member: usize, stage: Stage) -> &AtomicU64 {
+        self.word(member * AREA + stage as usize)
     }
 
     #[inline]
@@ -256,24 +313,43 @@ impl ShmSlots {
     }
 }
 
-/// Slots that their owner has finished with. Other members may still poll them: after the last operation, a member may wait until
-/// the others have passed it.
+/// Memory of a communicator that a member has left and others may still use: its ring, from which they may still read; at rank 0
+/// also the slots, which they may still poll, as a member may wait until the others have passed its last operation.
 #[derive(Debug)]
 pub(crate) struct RetiredSlots {
     pub(super) slots: ShmSlots,
-    pub(super) _region: Mr,
+    pub(super) me: usize,
+    /// The memory of the slots, at rank 0.
+    pub(super) region: Option<Mr>,
+    pub(super) ring: Option<Mr>,
 }
 
 impl RetiredSlots {
-    /// Whether all members have left.
+    /// Whether this member owns memory that others may still use.
+    pub(super) fn is_memory_owner(&self) -> bool {
+        self.region.is_some() || self.ring.is_some()
+    }
+
+    /// Whether all members have left, and at rank 0 whether none polls the slots.
     pub(crate) fn is_unused(&self) -> bool {
-        (0..self.slots.members).all(|member| self.slots.passed(member) == LEFT)
+        let gone = |member: usize| self.slots.word(member * AREA + GONE).load(Ordering::Acquire) != 0;
+        (0..self.slots.members).all(|member| {
+            self.slots.passed(member) == LEFT && (self.region.is_none() || member == self.me || gone(member))
+        })
+    }
+}
+
+impl Drop for RetiredSlots {
+    fn drop(&mut self) {
+        self.slots.mark_gone(self.me);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const STAGES: [Stage; 3] = [Stage::Published, Stage::Reduced, Stage::Taken];
 
     fn slots(members: usize) -> ShmSlots {
         let memory = Buf::alloc(ShmSlots::len(members)).expect("memory");
@@ -304,7 +380,9 @@ mod tests {
                     .publish(member, number, &Buffer::from_bytes(&bytes(member, number)).expect("memory"))
                     .expect("room");
                 slots.mark_passed(member, 40 + member as u64, Some(Class(60 + member as i32)));
-                slots.mark_reduced(member, 50 + member as u64);
+                for (rounds, stage) in STAGES.into_iter().enumerate() {
+                    slots.mark(member, stage, 50 + member as u64, 7 + rounds as u64);
+                }
             }
             for (member, number) in all() {
                 let into = Buffer::from_bytes(&vec![0; len]).expect("memory");
@@ -316,8 +394,11 @@ mod tests {
                 let failed = |number| slots.error_of(member, number);
                 assert_eq!(failed(40 + member as u64), Some(Class(60 + member as i32)));
                 assert_eq!(failed(40 + member as u64 + SLOTS), None, "later ones went well");
-                let reduced = |number| slots.has_reduced(member, number);
-                assert!(reduced(50 + member as u64) && !reduced(51 + member as u64));
+                for (rounds, stage) in STAGES.into_iter().enumerate() {
+                    let has =
+                        |number, rounds| slots.has(member, stage, number + member as u64, rounds as u64);
+                    assert!(has(50, 7 + rounds) && !has(50, 8 + rounds) && has(49, 1000) && !has(51, 0));
+                }
             }
         }
     }
@@ -334,9 +415,46 @@ mod tests {
                 assert!(slots.has_published(1, number) && !slots.has_published(0, number));
                 assert_eq!((slots.published(1, number), published.len()), (Ok(published), len));
             }
+            let published = PublishedData::Chunked { len, ring: slot(number), first: number };
+            slots.publish_chunked(1, number, len, slot(number), number);
+            assert_eq!((slots.published(1, number), published.len()), (Ok(published), len));
             slots.publish(1, number + SLOTS, &Buffer::from_bytes(&[7; 40]).expect("memory")).expect("room");
             assert_eq!(slots.published(1, number + SLOTS), Ok(PublishedData::Bcopy(40)));
         }
+    }
+
+    /// A member that has failed has finished no round, even when it is in a later operation.
+    #[test]
+    fn rounds_of_a_failed_operation_are_not_finished() {
+        let slots = slots(2);
+        slots.mark(1, Stage::Published, 5, 2);
+        slots.mark_passed(1, 5, Some(Class::TRUNCATE));
+        assert!(slots.has(1, Stage::Published, 5, 2) && !slots.has(1, Stage::Published, 5, 3));
+        slots.mark(1, Stage::Published, 6, 1);
+        assert!(!slots.has(1, Stage::Published, 5, 2) && slots.has(1, Stage::Published, 4, 9));
+    }
+
+    #[test]
+    fn slots_are_in_use_until_all_have_left_and_none_polls_them() {
+        let region = || {
+            let device = fabric::open("shm", &host::real::host()).expect("a device");
+            let buf = device.alloc_dm(4096).expect("memory");
+            device.alloc_pd().expect("a domain").reg_mr(&buf, verbs::Access::LOCAL_WRITE).expect("a region")
+        };
+        let memory = Buf::alloc(ShmSlots::len(2)).expect("memory");
+        let retired = |me: usize, region: Option<Mr>| RetiredSlots {
+            slots: ShmSlots::new(memory.clone(), 2).expect("enough"),
+            me,
+            region,
+            ring: None,
+        };
+        let (owner, other) = (retired(0, Some(region())), retired(1, None));
+        owner.slots.leave(0);
+        assert!(!owner.is_unused() && !other.is_unused());
+        other.slots.leave(1);
+        assert!(!owner.is_unused() && other.is_unused());
+        drop(other);
+        assert!(owner.is_unused());
     }
 
     #[test]

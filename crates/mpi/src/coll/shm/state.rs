@@ -5,6 +5,7 @@ use datatypes::{Basic, Datatype};
 use transport::Registration;
 use verbs::Mr;
 
+use crate::coll::shm::ring::{OwnRing, PeerRing};
 use crate::coll::shm::slots::{BCOPY_MAX, RetiredSlots, ShmSlots};
 use crate::core::Core;
 use crate::error::Result;
@@ -26,16 +27,20 @@ pub(super) struct ShmColl {
     pub(super) processes: Vec<u32>,
     /// Operations started.
     pub(super) number: u64,
-    /// Whether, in the current operation, this member has published bytes, has woken the others, and has met zero-copy data.
+    /// Whether, in the current operation, this member has stored what others may wait for, has woken them since, and has read data
+    /// whose owner may wait until it passes the operation.
     pub(super) has_published: bool,
     pub(super) has_notified: bool,
-    pub(super) reads_zcopy: bool,
+    pub(super) is_awaited: bool,
     /// Zero-copy data of this member in the current operation, with their registration.
     pub(super) zcopy_data: Vec<(Buffer, Registration)>,
     /// The last operation that each member is known to have passed.
     pub(super) passed: Vec<u64>,
-    /// Scratch memory for another member's operand, and for a copy of this member's own.
-    scratch: [Buffer; 2],
+    /// The memory in which this member publishes long data, and those of the others that it has met.
+    pub(super) ring: OwnRing,
+    pub(super) peer_rings: Vec<Option<PeerRing>>,
+    /// Scratch memory for another member's operand, for a copy of this member's own, and for a part of the result.
+    scratch: [Buffer; 3],
 }
 
 impl ShmColl {
@@ -55,13 +60,15 @@ impl ShmColl {
             region,
             me,
             passed: vec![0; processes.len()],
+            ring: OwnRing::default(),
+            peer_rings: processes.iter().map(|_| None).collect(),
             processes,
             number: 0,
             has_published: false,
             has_notified: false,
-            reads_zcopy: false,
+            is_awaited: false,
             zcopy_data: Vec::new(),
-            scratch: [Buffer::from_bytes(&[0; BCOPY_MAX])?, Buffer::empty()],
+            scratch: [Buffer::from_bytes(&[0; BCOPY_MAX])?, Buffer::empty(), Buffer::empty()],
         })
     }
 
@@ -69,7 +76,7 @@ impl ShmColl {
         self.slots.as_ref().expect("the slots are present until the state is dropped")
     }
 
-    /// Grows both scratch buffers to at least this size in bytes.
+    /// Grows the scratch buffers to at least this size in bytes.
     pub(super) fn grow_scratch(&mut self, bytes: i64) -> Result<()> {
         for buffer in self.scratch.iter_mut().filter(|buffer| buffer.count() < bytes) {
             *buffer = Buffer::zeroed(Basic::Byte.into(), bytes)?;
@@ -77,7 +84,7 @@ impl ShmColl {
         Ok(())
     }
 
-    /// Scratch memory for elements of an operand: one of two buffers.
+    /// Scratch memory for elements of an operand: one of three buffers.
     pub(super) fn scratch(&self, which: usize, datatype: &Datatype, count: i64) -> Result<Buffer> {
         match self.scratch[which].as_elements(count, datatype) {
             Some(buffer) => Ok(buffer),
@@ -97,8 +104,10 @@ impl Drop for ShmColl {
     fn drop(&mut self) {
         let Some(slots) = self.slots.take() else { return };
         slots.leave(self.me);
-        if let Some(region) = self.region.take() {
-            self.core.keep_until_unused(RetiredSlots { slots, _region: region });
+        let retired =
+            RetiredSlots { slots, me: self.me, region: self.region.take(), ring: self.ring.take_memory() };
+        if retired.is_memory_owner() {
+            self.core.keep_until_unused(retired);
         }
     }
 }

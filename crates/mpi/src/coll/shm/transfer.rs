@@ -1,10 +1,12 @@
 //! How members publish and read data. Short data are copied into the member's area, where others read them (bounce-buffer copy).
-//! Long data are zero-copy: others read them from the owner's buffer. The form and size are published with the data, so that
+//! Long data go through the member's ring, in the module `chunks`; those of a member without a ring are zero-copy: others read them
+//! from the owner's buffer. The form and size are published with the data, so that
 //! members with different sizes detect the mismatch, and none waits for data that never arrive.
 
 use verbs::{RemoteAddr, SendOp};
 
-use crate::coll::shm::slots::{BCOPY_MAX, PublishedData, ShmSlots};
+use crate::coll::shm::ring::{PeerRing, RING_LEN};
+use crate::coll::shm::slots::{BCOPY_MAX, PublishedData, ShmSlots, Stage};
 use crate::coll::shm::state::ShmColl;
 use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
@@ -49,10 +51,11 @@ impl ShmColl {
         check_len(format_args!("rank {member}"), published.len(), all as u64)?;
         match published {
             PublishedData::Bcopy(len) => self.slots().read_piece((member, self.number), (from, len), into),
-            // Only another version would publish such short data as zero-copy.
+            // Only another version would publish such short data otherwise.
             PublishedData::Zcopy { at, .. } => {
                 self.rdma_read(member, at.offset(from as u64), &into.buffer(), call)
             }
+            PublishedData::Chunked { .. } => Err(other_form(member)),
         }
     }
 
@@ -68,6 +71,7 @@ impl ShmColl {
                 copy.load(into);
                 Ok(())
             }
+            PublishedData::Chunked { .. } => Err(other_form(member)),
         }
     }
 
@@ -106,7 +110,7 @@ impl ShmColl {
         // A member that has started this operation has passed the one before.
         self.passed[member] = self.passed[member].max(number - 1);
         let published = self.slots().published(member, number)?;
-        self.reads_zcopy |= matches!(published, PublishedData::Zcopy { .. });
+        self.is_awaited |= !matches!(published, PublishedData::Bcopy(_));
         Ok(published)
     }
 
@@ -129,16 +133,8 @@ impl ShmColl {
             }
             PublishedData::Bcopy(len) => self.slots().read((member, self.number), (from as usize, len), into),
             PublishedData::Zcopy { at, .. } => self.rdma_read(member, at.offset(from), into, call),
+            PublishedData::Chunked { .. } => Err(other_form(member)),
         }
-    }
-
-    /// Copies from offset `from` of this member's own data, which must be `all` bytes.
-    pub(super) fn copy_own(&self, given: &Buffer, (from, all): (u64, u64), into: &Buffer) -> Result<()> {
-        check_len("this rank", given.len(), all)?;
-        if into.len() > 0 {
-            into.copy_data_from(&given.clone().packed_range(from, into.len()));
-        }
-        Ok(())
     }
 
     /// Reads a buffer's bytes from a member's memory.
@@ -154,36 +150,75 @@ impl ShmColl {
         self.core.finish(call, started).ok().map(drop)
     }
 
-    /// Whether members can write to another member's zero-copy memory.
-    pub(super) fn may_write(&self, member: usize) -> Result<bool> {
-        let process = self.processes[member];
-        self.core.with(|engine| Ok(engine.transport.nic_of(process)?.reaches_both_ways()))
+    /// Announces data of `len` bytes that follow in this member's ring. Returns false if there is no memory for one.
+    pub(super) fn announce_chunks(&mut self, len: u64, call: &'static str) -> Result<bool> {
+        if !self.ring.is_decided() {
+            let memory = self.core.with(|engine| engine.transport.nics()[0].mapped(RING_LEN));
+            self.ring.set_memory(memory);
+        }
+        self.wait_slot_free(0, call)?;
+        let Some((at, first)) = self.ring.begin() else { return Ok(false) };
+        self.slots().publish_chunked(self.me, self.number, len, at, first);
+        self.has_published = true;
+        Ok(true)
     }
 
-    /// Writes this member's data, starting at an offset, to another member's zero-copy memory, if it has published any.
-    pub(super) fn write_rest(
-        &mut self,
+    /// Marks rounds of the current operation as finished.
+    pub(super) fn mark(&mut self, stage: Stage, rounds: u64) {
+        self.slots().mark(self.me, stage, self.number, rounds);
+        (self.has_published, self.has_notified) = (true, false);
+    }
+
+    /// Whether no other member still reads what is in the chunk for a round.
+    pub(super) fn has_room(&self, round: u64) -> bool {
+        let (last, slots) = (self.ring.last_use(round), self.slots());
+        self.others().all(|member| slots.has_taken(member, self.number, last))
+    }
+
+    /// Waits until there is room for the chunk of a round.
+    pub(super) fn wait_for_room(&mut self, round: u64, call: &'static str) -> Result<()> {
+        let (number, last) = (self.number, self.ring.last_use(round));
+        self.others()
+            .try_for_each(|member| self.wait(member, call, |slots| slots.has_taken(member, number, last)))
+    }
+
+    /// Fills a buffer from an offset of a member's chunk.
+    pub(super) fn read_chunk(
+        &self,
         member: usize,
-        given: &Buffer,
-        from: u64,
+        (chunk, at): (u64, usize),
+        into: &Buffer,
         call: &'static str,
     ) -> Result<()> {
-        let PublishedData::Zcopy { at, len, .. } = self.wait_published(member, call)? else { return Ok(()) };
-        check_len(format_args!("rank {member}"), len, given.len())?;
-        let rest =
-            self.zcopy_data.last().map_or(given, |(data, _)| data).clone().packed_range(from, len - from);
-        let (process, ranges) = (self.processes[member], [(at.offset(from), rest.len())]);
-        let started =
-            self.core.with(|engine| engine.rdma_transfer(process, &ranges, &rest, SendOp::Write))?;
-        self.core.finish(call, started).ok().map(drop)
+        match self.peer_rings[member].as_ref().map(|ring| ring.chunk(chunk)) {
+            Some(Ok((memory, begin))) => Ok(into.store_from(memory, begin + at, into.len() as usize)?),
+            Some(Err(remote)) => self.rdma_read(member, remote.offset(at as u64), into, call),
+            None => Err(self.peer_error(member)),
+        }
+    }
+
+    /// The ring of a member that has announced chunks, mapped if possible; and the number of the first chunk.
+    ///
+    /// # Errors
+    /// As [`ShmColl::wait_published`], and if the data are not announced that way.
+    pub(super) fn meet_ring(&mut self, member: usize, published: PublishedData) -> Result<u64> {
+        let PublishedData::Chunked { ring: at, first, .. } = published else {
+            return Err(Error::new(Class::NOT_SAME, format_args!("rank {member} publishes its data whole")));
+        };
+        if self.peer_rings[member].as_ref().is_none_or(|known| known.at() != at) {
+            let process = self.processes[member];
+            let memory = self.core.with(|engine| engine.transport.map(process, at, RING_LEN));
+            self.peer_rings[member] = Some(PeerRing::new(at, memory));
+        }
+        Ok(first)
     }
 
     /// Ends an operation, successful or not. After that nobody waits for this member, and no member reads its zero-copy data.
     pub(super) fn complete(&mut self, done: Result<()>, call: &'static str) -> Result<()> {
         let failed = done.as_ref().err().map(|error| error.class);
         self.slots().mark_passed(self.me, self.number, failed);
-        // The owner of zero-copy data waits for this flag, and so does a member that needs data from one that has given up.
-        if !self.has_notified || self.reads_zcopy || failed.is_some() {
+        // The owner of longer data waits for this flag, and so does a member that needs data from one that has given up.
+        if !self.has_notified || self.is_awaited || failed.is_some() {
             self.notify_others();
         }
         if self.zcopy_data.is_empty() {
@@ -235,6 +270,11 @@ impl ShmColl {
             self.others().for_each(|member| engine.transport.ring(self.processes[member]));
         });
     }
+}
+
+/// The error for data that a member publishes in chunks in an operation where this one reads them whole.
+fn other_form(member: usize) -> Error {
+    Error::new(Class::NOT_SAME, format_args!("rank {member} publishes its data in chunks"))
 }
 
 /// Checks that the data of `who` have exactly the expected number of bytes.
