@@ -1,7 +1,8 @@
 //! The predefined operators on elements of basic types, in bytes without alignment (MPI 5.0, section 6.9.2).
 //!
 //! Elements of the machine's types are processed as byte arrays of constant length, which the compiler turns into vector
-//! instructions. Other floating point formats use software.
+//! instructions: those of every x86-64, and again those of AVX2, which take half as long where the processor has them. Those of
+//! AVX-512 took as long as AVX2's for 64 KiB on a Zen 4. Other floating point formats use software.
 
 use crate::float::{Format, Number};
 use crate::operator::Operator;
@@ -10,6 +11,37 @@ use std::cmp::Ordering;
 
 /// `right` becomes `left op right`; an illegal combination leaves it unchanged.
 pub(crate) fn reduce(operator: Operator, basic: Basic, left: &[u8], right: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if right.len() >= avx2::BYTES_MIN && std::is_x86_feature_detected!("avx2") {
+        return avx2::reduce(operator, basic, left, right);
+    }
+    reduce_inline(operator, basic, left, right);
+}
+
+/// The same code for processors with AVX2. None of its instructions rounds otherwise, so the bits are the same.
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::{Basic, Operator, reduce_inline};
+
+    /// From this many bytes on, another call pays.
+    pub(super) const BYTES_MIN: usize = 256;
+
+    /// Does [`reduce`](super::reduce), after the caller has found AVX2.
+    #[expect(unsafe_code, reason = "to call what not every processor executes")]
+    #[inline]
+    pub(super) fn reduce(operator: Operator, basic: Basic, left: &[u8], right: &mut [u8]) {
+        // SAFETY: the processor has AVX2, as the only caller has checked. Test: bits_are_the_same_with_and_without_avx2.
+        unsafe { reduce_with(operator, basic, left, right) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn reduce_with(operator: Operator, basic: Basic, left: &[u8], right: &mut [u8]) {
+        reduce_inline(operator, basic, left, right);
+    }
+}
+
+#[inline(always)] // once for each set of instructions
+fn reduce_inline(operator: Operator, basic: Basic, left: &[u8], right: &mut [u8]) {
     match (basic.reduced_kind(), basic.size()) {
         (BasicKind::CUnsigned | BasicKind::Byte, 1) => reduce_u8(operator, left, right),
         (BasicKind::CUnsigned, 2) => reduce_u16(operator, left, right),
@@ -72,6 +104,7 @@ impl Basic {
 }
 
 /// Replaces each `N` bytes on the right by the combination of both sides.
+#[inline(always)] // as above
 fn combine_elements<const N: usize>(
     left: &[u8],
     right: &mut [u8],
@@ -86,6 +119,7 @@ fn combine_elements<const N: usize>(
 
 macro_rules! integers {
     ($($name:ident $type:ty;)*) => {$(
+        #[inline(always)] // as above
         fn $name(operator: Operator, left: &[u8], right: &mut [u8]) {
             macro_rules! with {
                 ($combine:expr) => {
@@ -126,6 +160,7 @@ integers! {
 
 macro_rules! floats {
     ($($name:ident $complex:ident $type:ty, $size:literal;)*) => {$(
+        #[inline(always)] // as above
         fn $name(operator: Operator, left: &[u8], right: &mut [u8]) {
             macro_rules! with {
                 ($combine:expr) => {
@@ -145,6 +180,7 @@ macro_rules! floats {
             }
         }
 
+        #[inline(always)] // as above
         fn $complex(left: &[u8], right: &mut [u8]) {
             const SIZE: usize = $size;
             let (left, _) = left.as_chunks::<SIZE>();
@@ -191,5 +227,35 @@ fn reduce_in_software(operator: Operator, kind: BasicKind, format: Format, left:
             _ => b,
         };
         format.write(result, right);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_the_same_with_and_without_avx2() {
+        let bytes = |seed: u64, len: usize| -> Vec<u8> {
+            let next = |state: &mut u64| {
+                *state =
+                    state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                Some((*state >> 33) as u8)
+            };
+            let mut state = seed;
+            std::iter::from_fn(|| next(&mut state)).take(len).collect()
+        };
+        for basic in Basic::ALL.iter().copied() {
+            for operator in Operator::ALL.iter().copied().filter(|operator| basic.is_reduced_by(*operator)) {
+                for count in [1, 16, 33, 500] {
+                    let len = count * basic.size() as usize;
+                    let (left, right) = (bytes(1, len), bytes(2, len));
+                    let (mut plain, mut chosen) = (right.clone(), right);
+                    reduce_inline(operator, basic, &left, &mut plain);
+                    reduce(operator, basic, &left, &mut chosen);
+                    assert_eq!(plain, chosen, "{count} elements of {basic:?}, {operator:?}");
+                }
+            }
+        }
     }
 }

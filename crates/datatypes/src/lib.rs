@@ -29,7 +29,7 @@
 //! - Predefined operators accept predefined types, their duplicates, and the results of `MPI_Type_get_value_index` and
 //!   `MPI_Type_create_f90_*`. Logical operators return 1 for true.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod arithmetic;
 mod arrays;
