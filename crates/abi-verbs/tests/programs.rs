@@ -34,7 +34,7 @@ fn a_device_is_described() {
     assert!(finish(rnic, "ibv_devinfo").contains("iWARP (1)") && described.contains("InfiniBand (0)"));
     let mut wrong = names.command("ibv_devices", "smh\u{1b}[2J\nworse;shm");
     let wrong = common::said(&wrong.output().expect("it starts"));
-    assert!(wrong.contains("\"smh\\u{1b}[2J\\nworse\", which is left out"), "{wrong:?}");
+    assert!(wrong.contains("'smh\\u{1b}[2J\\nworse', which is left out"), "{wrong:?}");
     assert!(wrong.contains("nicety0") && !wrong.contains('\u{1b}'), "{wrong:?}");
 }
 
