@@ -98,9 +98,6 @@ fn parse_line(line: &str) -> Result<Host, String> {
 /// Parses `HOST[:RANKS]`. An IPv6 address with a number of ranks is put in brackets: `[fe80::1]:4`.
 fn parse_host(word: &str) -> Result<Host, String> {
     let (name, number) = split_slots(word);
-    if word.starts_with('[') && number.is_none() && !word.ends_with(']') {
-        return Err(not_a_host(word));
-    }
     let slots = number.map_or(Ok(1), parse_slots)?;
     Ok(Host::new(parse_name(name).map_err(|_| not_a_host(word))?, slots))
 }
@@ -108,7 +105,9 @@ fn parse_host(word: &str) -> Result<Host, String> {
 /// Splits `HOST[:RANKS]`.
 fn split_slots(word: &str) -> (&str, Option<&str>) {
     match word.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((name, rest)) => (name, rest.strip_prefix(':')),
+        Some((name, rest)) if rest.is_empty() || rest.starts_with(':') => (name, rest.strip_prefix(':')),
+        // Its brackets make it no name.
+        Some(_) => (word, None),
         // An IPv6 address without a number of ranks.
         None if word.matches(':').count() > 1 => (word, None),
         None => word.split_once(':').map_or((word, None), |(name, number)| (name, Some(number))),
