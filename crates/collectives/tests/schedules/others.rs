@@ -276,13 +276,14 @@ fn shared_memory_needs_no_messages() {
     let many = shared(CollKind::Allreduce, 16, 4096);
     let (taken, least) = (choose(many, slow), choose(Case { shared: 0, ..many }, slow));
     assert!(taken.algorithm.name == "shared" && least.seconds < taken.seconds, "{taken:?}, {least:?}");
-    // Longer data are read from the owner's buffer: each byte once.
+    // Longer data are shown in chunks: as many bytes are copied, and more lines are exchanged.
     for (kind, bytes) in [(CollKind::Bcast, 4096), (CollKind::Alltoall, 1024)] {
         let cost = |bytes| {
             Algorithm::by_name("shared", &shared(kind, 4, bytes)).map(|it| it.cost(&shared(kind, 4, bytes)))
         };
         let (short, long) = (cost(bytes).expect("possible"), cost(bytes + 1).expect("possible"));
-        assert!(long.bytes < short.bytes && long.further > short.further, "{kind:?}: {short} and {long}");
+        let is_as_much = long.bytes > short.bytes && long.bytes < short.bytes * 1.01;
+        assert!(is_as_much && long.further > short.further, "{kind:?}: {short} and {long}");
     }
     assert_ne!(
         name(Case { equal_blocks: false, ..shared(CollKind::Allgather, 4, 8) }),
