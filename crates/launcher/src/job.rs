@@ -107,8 +107,8 @@ struct Job {
     signals: Signals,
     /// When `--timeout` expires, and its value.
     timeout: Option<(Instant, Duration)>,
-    /// After `--timeout`: the calls that ranks wait in, with their names.
-    waits: BTreeMap<String, Vec<String>>,
+    /// After `--timeout`: the calls that ranks wait in, with the indices of these ranks.
+    waits: BTreeMap<String, BTreeSet<usize>>,
     /// The exit status of the first failure.
     status: Option<u8>,
     /// Whether all processes were ordered to end.
@@ -278,6 +278,7 @@ impl Job {
     fn print_waits(&mut self) {
         if self.sites.iter().all(|site| site.is_gone) {
             for (calls, ranks) in std::mem::take(&mut self.waits) {
+                let ranks: Vec<String> = ranks.iter().map(|at| self.ranks[*at].name()).collect();
                 self.print_remark(&texts::waits_in(&calls, &ranks));
             }
         }
@@ -496,7 +497,9 @@ impl Job {
             CrewEvent::Missing(_, text) if !self.is_ending => self.print_remark(&text),
             CrewEvent::Missing(..) => {}
             CrewEvent::NotJoined(_, text) => self.ranks[at].not_joined = Some(text),
-            CrewEvent::WaitsIn(_, calls) => self.waits.entry(calls).or_default().push(self.ranks[at].name()),
+            CrewEvent::WaitsIn(_, calls) => {
+                self.waits.entry(calls).or_default().insert(at);
+            }
             CrewEvent::Ended(_, end) => {
                 self.ranks[at].end = Some(end);
                 self.input.remove_reader(number);

@@ -194,10 +194,11 @@ fn screen(devices: &[ListedDevice], width: usize, colour: bool) -> String {
             let about = device.about.strip_prefix("a model, in virtual time: ").unwrap_or(&device.about);
             let text = match &device.why_not {
                 None => shorten(about, width.saturating_sub(room)),
-                Some(why) => {
-                    let text = shorten(&format!("not available: {why}"), width.saturating_sub(room));
-                    Paint::Bad.on(&text, colour)
+                // Most machines have no card; the details of `-v` say what was tried.
+                Some(why) if device.name == "hw" => {
+                    shorten(&format!("not available: {why}"), width.saturating_sub(room))
                 }
+                Some(why) => Paint::Bad.on(&wrap(&format!("not available: {why}"), room, width), colour),
             };
             let _ = writeln!(out, "  {:<column$}  {text}", device.name);
         }
@@ -294,10 +295,12 @@ mod tests {
     #[test]
     fn reason_of_an_unusable_device_is_shown_in_full() {
         let why = "no address of this host is an address of this host; give it one with ip addr add";
-        let text = screen(&[listed("shm", None), listed("iwarp", Some(why))], 60, false);
+        let devices = [listed("shm", None), listed("iwarp", Some(why)), listed("hw", Some(why))];
+        let text = screen(&devices, 60, false);
         assert!(text.contains("\n  shm    sends, receives, and much more than one would...\n"), "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(&format!("iwarp not available: {why}")), "{text}");
+        assert!(text.contains("\n  hw     not available: no address of this host is an...\n"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 63), "{text}");
     }
 

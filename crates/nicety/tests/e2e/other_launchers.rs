@@ -357,9 +357,9 @@ fn options_that_cannot_be_followed_are_refused_in_one_line() {
         (&["-f", "hosts", "-n", "4", "true"], "4 ranks are more than the 3 that the hosts take"),
         (&["-rankfile", "ranks", "true"], "the rank file names core 100000"),
         (&["-configfile", "nowhere"], "-configfile nowhere cannot be read"),
-        (&["-hostlst", "a", "true"], "there is no option \"--hostlst\" here, did you mean '--host"),
-        (&["-nonsense", "true"], "there is no option \"--nonsense\" here"),
-        (&["true", ":", "-ppn", "2", "true"], "there is no option \"--per-host\" here"),
+        (&["-hostlst", "a", "true"], "there is no option '--hostlst' here, did you mean '--host"),
+        (&["-nonsense", "true"], "there is no option '--nonsense' here"),
+        (&["true", ":", "-ppn", "2", "true"], "there is no option '--per-host' here"),
     ] {
         stage.run(args).is_error(2, what);
     }
