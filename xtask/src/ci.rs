@@ -298,6 +298,6 @@ mod tests {
     #[test]
     fn unknown_step_is_refused_with_known_steps() {
         let error = chosen(&["format".to_owned()], false).err().expect("no such step").to_string();
-        assert!(error.contains("\"format\"") && error.contains("fmt, clippy, doc, test"), "{error}");
+        assert!(error.contains("'format'") && error.contains("fmt, clippy, doc, test"), "{error}");
     }
 }
