@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// The largest host file, in bytes.
 const FILE_MAX: u64 = 4 << 20;
 
-/// A host.
+/// A host of a job, with the number of ranks that it takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Host {
     pub(super) name: String,

@@ -14,6 +14,7 @@ use launcher::Transport;
 
 use super::token::TokenArgs;
 pub(crate) use placement::PlacementArgs;
+use placement::ranks;
 pub(crate) use streams::StreamArgs;
 
 /// `nicety mpirun`
@@ -91,8 +92,6 @@ pub(crate) struct ProgramArgs {
 /// The default page of `--profile`, in the current directory.
 const PROFILE_FILE: &str = "nicety-profile.html";
 
-pub(crate) use pmi::mapping::RANKS_MAX;
-
 /// The program after a colon.
 #[derive(Debug, Parser)]
 #[command(name = "nicety mpirun", no_binary_name = true)]
@@ -108,12 +107,6 @@ fn one_of<T: Clone + Send + Sync>(words: &'static [(&'static str, T)]) -> impl T
     let value = |word: String| words.iter().find(|(known, _)| *known == word).map(|(_, value)| value.clone());
     PossibleValuesParser::new(words.iter().map(|(word, _)| *word))
         .try_map(move |word| value(word).ok_or("it is not one of the possible values"))
-}
-
-/// Parses a number of ranks.
-fn ranks(text: &str) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| (1..=RANKS_MAX).contains(number));
-    number.ok_or_else(|| format!("'{text}' is not a number of ranks; write 1 to {RANKS_MAX}"))
 }
 
 /// Parses `serve` or `serve:PORT`.
@@ -217,6 +210,8 @@ pub(crate) struct ExplainMpiArgs {
 
 #[cfg(test)]
 mod tests {
+    use pmi::mapping::RANKS_MAX;
+
     use super::*;
 
     #[test]

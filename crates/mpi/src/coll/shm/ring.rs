@@ -79,7 +79,7 @@ impl PeerRing {
         Self { at, memory }
     }
 
-    /// Its address.
+    /// The remote address of the ring, for reads by the device.
     pub(super) fn at(&self) -> RemoteAddr {
         self.at
     }

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use launcher::{Bind, MapBy, RankBy, Resource};
-
-use super::ranks;
+use pmi::mapping::RANKS_MAX;
 
 /// The value of `--map-by`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,6 +151,12 @@ fn ranking(text: &str) -> Result<RankBy, String> {
         "node" => Ok(RankBy::Node),
         _ => Err(format!("'{text}' is no order of numbers; write slot or node")),
     }
+}
+
+/// Parses a number of ranks.
+pub(super) fn ranks(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=RANKS_MAX).contains(number));
+    number.ok_or_else(|| format!("'{text}' is not a number of ranks; write 1 to {RANKS_MAX}"))
 }
 
 #[cfg(test)]

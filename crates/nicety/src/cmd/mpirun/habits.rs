@@ -15,9 +15,9 @@ pub(crate) enum Of {
 /// What an option does here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Does {
-    /// The same as this option of ours, with the same value.
+    /// Has the effect of this option of ours, with the same value.
     Is(&'static str),
-    /// The same as these words of ours, in which `{}` is the value.
+    /// Has the effect of these words of ours, in which `{}` is the value.
     Means(&'static [&'static str]),
     /// Sets a variable, given as `NAME VALUE` or `NAME=VALUE`, by this option of ours.
     Variable(&'static str),

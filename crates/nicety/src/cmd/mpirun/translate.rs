@@ -16,7 +16,7 @@ use crate::usage;
 const FILE_MAX: u64 = 4 << 20;
 /// Values that switch something off.
 const OFF: [&str; 6] = ["0", "no", "off", "false", "disable", "disabled"];
-/// Separates programs.
+/// The argument that separates the programs of a job.
 const SEPARATOR: &str = ":";
 
 /// A translated command line.
