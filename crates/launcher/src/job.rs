@@ -107,7 +107,7 @@ struct Job {
     signals: Signals,
     /// When `--timeout` expires, and its value.
     timeout: Option<(Instant, Duration)>,
-    /// After `--timeout`: the calls that ranks wait in, with the indices of these ranks.
+    /// MPI calls that ranks waited in when `--timeout` expired, with the indices of these ranks.
     waits: BTreeMap<String, BTreeSet<usize>>,
     /// The exit status of the first failure.
     status: Option<u8>,

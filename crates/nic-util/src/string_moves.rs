@@ -16,7 +16,7 @@ const PAGE: usize = 4096;
 const GROUPS: [RangeInclusive<usize>; 3] = [1..=15, 16..=31, 32..=63];
 /// A group is slow if it takes this many times as long as distance 0. Where two copies pay, it is 8 to 20 times.
 const SLOW_RATIO: f64 = 4.0;
-/// Bytes of the copies that decide, and repetitions, the fastest of which counts. All of them take a few tens of us.
+/// Bytes of each measured copy, and how often it is repeated; the fastest counts. All copies together take a few tens of us.
 const DECIDING_LEN: usize = PAGE;
 const REPETITIONS: usize = 5;
 
