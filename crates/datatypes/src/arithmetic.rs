@@ -1,8 +1,8 @@
 //! The predefined operators on elements of basic types, in bytes without alignment (MPI 5.0, section 6.9.2).
 //!
 //! Elements of the machine's types are processed as byte arrays of constant length, which the compiler turns into vector
-//! instructions: those of every x86-64, and again those of AVX2, which take half as long where the processor has them. Those of
-//! AVX-512 took as long as AVX2's for 64 KiB on a Zen 4. Other floating point formats use software.
+//! instructions: those of every x86-64, and again those of AVX2, which take half as long where the processor has them. AVX-512 was
+//! not faster than AVX2 for 64 KiB on an AMD EPYC. Other floating point formats use software.
 
 use crate::float::{Format, Number};
 use crate::operator::Operator;

@@ -68,7 +68,7 @@ pub(super) fn fits_rounds(each: u64, step: u64) -> bool {
 enum Origin {
     /// It has published nothing yet.
     Unknown,
-    /// All of them are in its own memory.
+    /// The source exposes its own buffer, which readers read at once.
     Whole(RemoteAddr),
     /// In its ring, from this chunk on.
     Ring(u64),

@@ -48,7 +48,7 @@ impl Rounds<'_> {
             && slots.has(member, Stage::Reduced, number, round + 1)
     }
 
-    /// Whether a member's operands for the next round are there.
+    /// Whether a member has published its operands of the next round.
     fn has_operands(&self, slots: &ShmSlots, number: u64, member: usize) -> bool {
         slots.has(member, Stage::Published, number, self.reduced + 1)
     }

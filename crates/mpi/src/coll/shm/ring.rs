@@ -25,7 +25,7 @@ pub(super) struct OwnRing {
 }
 
 impl OwnRing {
-    /// Whether memory has been looked for.
+    /// Whether this member has tried to allocate memory.
     pub(super) fn is_decided(&self) -> bool {
         self.memory.is_some() || self.is_absent
     }
