@@ -11,6 +11,7 @@
 //! | `address` | [`SockAddr`]: a socket address in C's layout |
 //! | `c_buffer` | [`CBuffer`]: a buffer of ours that a program may read |
 //! | `handles` | [`Table`]: handles that are checked at each use, and stale after their object was removed |
+//! | `log` | why calls fail: the reasons behind error numbers, written to standard error or to a file |
 //! | `reserve_alloc` | [`ReserveAlloc`]: an allocator with a reserve, so that a memory shortage is an error of a call |
 //! | `sync` | [`lock`]: a lock that a panic does not poison |
 //!
@@ -24,6 +25,8 @@ mod c_buffer;
 mod callback;
 mod firewall;
 mod handles;
+#[cfg(not(loom))]
+pub mod log;
 mod pointer;
 mod reserve_alloc;
 mod sync;

@@ -8,9 +8,14 @@
 use std::ffi::{CStr, c_char, c_void};
 
 /// The address of a result, or NULL.
-#[derive(Debug)]
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
+
+impl<T> std::fmt::Debug for Out<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl<T> Clone for Out<T> {
     fn clone(&self) -> Self {
@@ -49,6 +54,15 @@ impl<T> Out<T> {
         if self.is_some() { Ok(self) } else { Err(missing) }
     }
 
+    /// As [`Out::required`], for an error that is made only for NULL.
+    ///
+    /// # Errors
+    /// That of `missing`, for NULL.
+    #[inline]
+    pub fn required_or<E>(self, missing: impl FnOnce() -> E) -> Result<Self, E> {
+        if self.is_some() { Ok(self) } else { Err(missing()) }
+    }
+
     /// Stores the result, unless the address is NULL.
     #[inline]
     pub fn set(self, value: T) {
@@ -75,9 +89,14 @@ impl<T> Out<T> {
 }
 
 /// The address of an argument or of an array of arguments, or NULL.
-#[derive(Debug)]
 #[repr(transparent)]
 pub struct In<T>(*const T);
+
+impl<T> std::fmt::Debug for In<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl<T> Clone for In<T> {
     fn clone(&self) -> Self {
@@ -115,6 +134,15 @@ impl<T: Copy> In<T> {
     #[inline]
     pub fn required<E>(self, missing: E) -> Result<T, E> {
         self.get().ok_or(missing)
+    }
+
+    /// As [`In::required`], for an error that is made only for NULL.
+    ///
+    /// # Errors
+    /// That of `missing`, for NULL.
+    #[inline]
+    pub fn required_or<E>(self, missing: impl FnOnce() -> E) -> Result<T, E> {
+        self.get().ok_or_else(missing)
     }
 
     /// The `count` arguments of an array, each copied when the iterator reaches it; `None` for NULL, unless `count` is 0.

@@ -1,7 +1,7 @@
-//! [`remark`]: messages of the command and the C libraries on standard error.
+//! [`remark`] and [`remark_to`]: messages of the command and the C libraries on standard error, or in a file.
 
 use std::fmt::Display;
-use std::io::Write as _;
+use std::io::Write;
 
 use crate::plain;
 
@@ -9,6 +9,11 @@ use crate::plain;
 /// a variable: characters that a terminal acts on are escaped, and the text is limited to 600 characters. A failure to
 /// write is ignored, as there is nowhere to report it.
 pub fn remark(text: impl Display) {
+    remark_to(&mut std::io::stderr(), text);
+}
+
+/// As [`remark`], to another place.
+pub fn remark_to(mut place: impl Write, text: impl Display) {
     let line = format!("nicety: {}\n", plain::line(&text.to_string()));
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    let _ = place.write_all(line.as_bytes());
 }
