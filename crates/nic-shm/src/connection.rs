@@ -55,6 +55,8 @@ pub(crate) struct Connection {
     expected: AtomicBool,
     /// The program's retry limit, or [`UNSET`].
     rnr_retry: AtomicU8,
+    /// Why its first request failed that did.
+    failed_request: OnceLock<Box<str>>,
 }
 
 impl Connection {
@@ -84,6 +86,7 @@ impl Connection {
             failure: AtomicU32::new(NO_FAILURE),
             expected: AtomicBool::new(false),
             rnr_retry: AtomicU8::new(UNSET),
+            failed_request: OnceLock::new(),
         }
     }
 
@@ -240,6 +243,24 @@ impl Connection {
     /// Whether its failure has been handled.
     pub(crate) fn has_failed(&self) -> bool {
         self.failure.load(Ordering::Acquire) == FAILED
+    }
+
+    /// Records why a request failed, unless one has failed before.
+    #[cold]
+    pub(crate) fn record_failed_request(&self, why: String) {
+        // Only the first counts.
+        let _ = self.failed_request.set(why.into());
+    }
+
+    /// Why the queue pair has failed, if it was not by the program's request.
+    #[cold]
+    pub(crate) fn failure(&self) -> Option<String> {
+        let own = self.failed_request.get().map(|why| why.to_string());
+        own.or_else(|| {
+            self.has_access_error().then(|| {
+                "a request of the peer named memory here that it may not access; the peer's own completion says which".to_owned()
+            })
+        })
     }
 
     /// Moves both ends to the error state; returns whether this is the first time.

@@ -229,6 +229,13 @@ impl Qp {
         self.ops.set_rnr_pause(pause)
     }
 
+    /// Why it has failed, as a sentence for its program: which address, key or peer is wrong, and what to do. It belongs to the first
+    /// request that completed with an error other than a flush. `None` if there was no such failure, or the NIC does not know its
+    /// reason.
+    pub fn failure(&self) -> Option<String> {
+        self.sender().failure().or_else(|| self.ops.failure())
+    }
+
     /// Whether successful completions of its sends or receives wait to be polled. They are lost when it is destroyed,
     /// so a program must poll them before it handles the end of the connection. Always false on a NIC that does not
     /// know.

@@ -112,6 +112,10 @@ impl QpOps for QpHandle {
         self.qp.post_recv(wr)
     }
 
+    fn failure(&self) -> Option<String> {
+        self.qp.queues.failure()
+    }
+
     fn has_completed(&self) -> bool {
         let slots = self.qp.queues.slots();
         !self.is_forked() && [&self.send_cq, &self.recv_cq].iter().any(|cq| cq.0.ring().has_completed(slots))

@@ -14,6 +14,7 @@ use verbs::{CmEvent, ConnInfo, ConnParam};
 use crate::config::{Completion, FpduSize};
 use crate::connection::context::QpContext;
 use crate::connection::end_reason::EndReason;
+use crate::connection::failure;
 use crate::connection::poll_owner::PollOwner;
 use crate::memory::place::segment_len;
 use crate::queues::cm_events::CmEvents;
@@ -313,6 +314,7 @@ impl ActiveConn {
             self.sending.send_last_bytes(&mut cx, code)
         });
         let failed = self.sending.failed_request(queues, end, self.machine.receipt());
+        queues.record_failure(failure::explain(queues, end, failed));
         self.receiving.end_with(queues, end.receive_status());
         queues.flush(failed);
         let (shared, qp_num) = (&queues.shared, queues.num);

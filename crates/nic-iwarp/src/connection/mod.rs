@@ -3,5 +3,6 @@
 pub(crate) mod active_conn;
 pub(crate) mod context;
 pub(crate) mod end_reason;
+pub(crate) mod failure;
 pub(crate) mod poll_owner;
 pub(crate) mod qp_conn;

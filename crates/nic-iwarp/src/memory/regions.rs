@@ -14,6 +14,7 @@ use std::sync::{Mutex, OnceLock};
 use iwarp::rx::AccessError;
 use verbs::{Access, Error, Sge};
 
+use nic_util::refusal::{Refused, RegionEntry};
 use nic_util::sg_list::SgList;
 use nic_util::sync::unpoisoned;
 
@@ -216,6 +217,26 @@ pub(crate) struct Domain<'a> {
 }
 
 impl Domain<'_> {
+    /// Says why this domain does not allow an access to local memory.
+    #[cold]
+    pub(crate) fn explain(&self, sge: &Sge, need: Access) -> String {
+        let asked = Refused {
+            key_name: "lkey",
+            key: sge.lkey,
+            pd: self.pd,
+            need,
+            addr: sge.addr,
+            len: sge.length.into(),
+        };
+        asked.explain(self.regions.entry(sge.lkey).map(|entry| RegionEntry {
+            key: entry.key.load(Ordering::Acquire),
+            pd: entry.pd.load(Ordering::Relaxed),
+            access: Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8),
+            addr: entry.base.load(Ordering::Relaxed),
+            len: entry.len.load(Ordering::Relaxed),
+        }))
+    }
+
     /// The address of `[addr, addr + len)` of a region, if domain, rights and bounds allow the access.
     #[inline]
     pub(crate) fn find(&self, key: u32, need: Access, addr: u64, len: u64) -> Result<*mut u8, AccessError> {

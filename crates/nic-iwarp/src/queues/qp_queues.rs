@@ -2,8 +2,8 @@
 //!
 //! Threads that post and poll share it with the thread that drives the connection.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use host::Span;
 use verbs::{
@@ -85,6 +85,8 @@ pub(crate) struct QpQueues {
     polls: AtomicU32,
     /// The program has destroyed the queue pair: nothing is completed any more.
     dropped: AtomicBool,
+    /// Why its connection failed, if it did.
+    failure: OnceLock<Box<str>>,
 }
 
 impl QpQueues {
@@ -112,6 +114,7 @@ impl QpQueues {
             mark: ReaderMark::default(),
             polls: AtomicU32::new(0),
             dropped: AtomicBool::new(false),
+            failure: OnceLock::new(),
         })
     }
 
@@ -169,6 +172,17 @@ impl QpQueues {
     /// flushed in order.
     pub(crate) fn set_error(&self) -> bool {
         self.state.swap(state::ERROR, Ordering::AcqRel) != state::ERROR
+    }
+
+    /// Records why its connection failed, before the completions that report it.
+    pub(crate) fn record_failure(&self, why: Option<String>) {
+        // There is one connection, which ends once.
+        why.into_iter().for_each(|why| drop(self.failure.set(why.into())));
+    }
+
+    /// Why its connection failed, if it did.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.get().map(|why| why.to_string())
     }
 
     /// Reports, for a shared receive queue, that a queue pair in the error state has completed its last receive.

@@ -187,6 +187,20 @@ impl SendQueue {
         self.get(number).inline || domain.allows(self.sges(number), need)
     }
 
+    /// Says why not all of a request's local memory may be used.
+    #[cold]
+    pub(crate) fn explain_local(&self, number: u64, domain: Domain<'_>, need: Access) -> String {
+        let sges = self.sges(number);
+        let used = sges.iter().enumerate().filter(|(_, sge)| sge.length != 0);
+        let refused =
+            used.clone().find(|(_, sge)| domain.find(sge.lkey, need, sge.addr, sge.length.into()).is_err());
+        // All are registered: copying has met unmapped memory.
+        match refused.or_else(|| used.clone().next()) {
+            Some((at, sge)) => format!("sg_list[{at}]: {}", domain.explain(sge, need)),
+            None => "the local memory of the request is not accessible; check its addresses".into(),
+        }
+    }
+
     /// The addresses of a part of a request's local data; `None` if a key, a range or a right does not allow it.
     pub(crate) fn local_addresses(
         &self,

@@ -96,6 +96,11 @@ impl QpOps for QpHandle {
         self.qp.set_rnr_pause(pause)
     }
 
+    fn failure(&self) -> Option<String> {
+        let failed = self.qp.state() == QpState::Error;
+        self.qp.lanes().iter().filter(|_| failed).find_map(|lane| lane.failure())
+    }
+
     fn to_error(&self) {
         if self.qp.shared().check().is_ok() {
             self.qp.fail();

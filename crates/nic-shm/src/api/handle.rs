@@ -135,6 +135,10 @@ impl QpOps for QpHandle {
         Ok(())
     }
 
+    fn failure(&self) -> Option<String> {
+        self.qp.connection.failure()
+    }
+
     fn has_completed(&self) -> bool {
         !self.device.shared.fork_guard.is_forked()
             && (self.qp.receiving.pollable() > 0 || self.qp.sending.has_completed())

@@ -15,6 +15,7 @@ use verbs::Access;
 
 use crate::memory::layout::{MR_MAX, MrEntry, region_kind};
 use crate::memory::segment::{FileId, MappedSegment};
+use nic_util::refusal::{Refused, RegionEntry};
 use nic_util::sync::unpoisoned;
 
 /// The location of checked memory.
@@ -130,6 +131,20 @@ impl ProtectionTable {
             region_kind::NIC => Location::Nic(at),
             _ => Location::Anywhere(at),
         })
+    }
+
+    /// Says why [`Self::check`] does not allow an access.
+    #[cold]
+    pub(crate) fn explain(&self, asked: &Refused) -> String {
+        let entry = self.map.region((asked.key >> 16) as u16);
+        // Values of a peer, which are only shown.
+        asked.explain(Some(RegionEntry {
+            key: entry.key.load(Ordering::Acquire),
+            pd: entry.pd.load(Ordering::Relaxed),
+            access: Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8),
+            addr: entry.addr.load(Ordering::Relaxed),
+            len: entry.len.load(Ordering::Relaxed),
+        }))
     }
 
     /// Returns the address of a range of registered memory of this process, for the device that owns the

@@ -2,6 +2,7 @@
 
 pub(crate) mod delivery;
 pub(crate) mod engine;
+pub(crate) mod failed_request;
 pub(crate) mod fast_path;
 pub(crate) mod send_half;
 pub(crate) mod service_client;

@@ -13,7 +13,7 @@ use crate::memory::layout::state;
 use crate::peer::queue_pair::PeerQp;
 use crate::queues::completions::{Completions, SendCompletion};
 use crate::send::engine::{ExecuteOutcome, SendEngine};
-use crate::send::fast_path;
+use crate::send::{failed_request, fast_path};
 use nic_util::sync::reader_registry::ReaderLock;
 
 /// The sending half of a queue pair.
@@ -320,6 +320,7 @@ impl SendHalf {
             self.completions.push(done, failed);
         }
         failed && status != WcStatus::WrFlushErr && {
+            connection.record_failed_request(failed_request::explain(connection, wr, status));
             if status == WcStatus::RemAccessErr {
                 connection.link().into_iter().for_each(PeerQp::record_access_error);
             }

@@ -93,6 +93,10 @@ pub trait QpOps: Any + Send + Sync {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()>;
     /// See [`crate::Qp::to_error`].
     fn to_error(&self);
+    /// See [`crate::Qp::failure`].
+    fn failure(&self) -> Option<String> {
+        None
+    }
     /// See [`crate::Qp::has_completed`].
     fn has_completed(&self) -> bool {
         false
