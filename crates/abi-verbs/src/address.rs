@@ -12,7 +12,7 @@ use rdma_abi::verbs::{ibv_ah_attr, ibv_gid};
 use verbs::pairing;
 
 use crate::answer::Answer;
-use crate::errno::Errno;
+use crate::errno::{Errno, errno};
 
 const PREFIX: [u8; 8] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
 /// The port before the first dynamic one (RFC 6335), so that the first LID is 1.
@@ -50,9 +50,9 @@ pub(crate) fn is_link_local(gid: &ibv_gid) -> bool {
     gid.raw.starts_with(&PREFIX)
 }
 
-/// The LID of the process that listens at `addr`; 0 (no LID) if this is not a dynamic port of this host.
+/// The LID of the process that listens at `addr`; 0 (no LID) if this is not a dynamic port of 127.0.0.1, to which LIDs lead.
 pub(crate) fn lid(addr: SocketAddr) -> u16 {
-    if addr.ip().is_loopback() { addr.port().saturating_sub(BEFORE_FIRST) } else { 0 }
+    if addr.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST) { addr.port().saturating_sub(BEFORE_FIRST) } else { 0 }
 }
 
 /// The destination of an address vector.
@@ -80,8 +80,15 @@ impl AhDestination {
     /// [`Errno::INVAL`] if it is neither a GID nor a LID of ours.
     pub(crate) fn decode(vector: &ibv_ah_attr) -> Answer<Self> {
         if vector.is_global == 0 {
-            let port =
-                vector.dlid.checked_add(BEFORE_FIRST).filter(|_| vector.dlid != 0).ok_or(Errno::INVAL)?;
+            let port = vector.dlid.checked_add(BEFORE_FIRST).filter(|_| vector.dlid != 0);
+            let port = port.ok_or_else(|| {
+                errno!(
+                    INVAL,
+                    "ah_attr.is_global is 0 and ah_attr.dlid is {}, which is no LID of this library's; between hosts ports have none: \
+                     exchange GIDs and set is_global and grh.dgid (option -g 0 of the programs of ibverbs-utils)",
+                    vector.dlid
+                )
+            })?;
             return Ok(Self::Process(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
         }
         let raw = vector.grh.dgid.raw;
@@ -92,7 +99,10 @@ impl AhDestination {
         }
         let ip = Ipv6Addr::from(raw).to_canonical();
         if ip.is_unspecified() || ip.is_multicast() {
-            return Err(Errno::INVAL);
+            return Err(errno!(
+                INVAL,
+                "ah_attr.grh.dgid is {ip}, which is no GID of a port; pass what ibv_query_gid returns at the peer"
+            ));
         }
         Ok(Self::Host(ip))
     }
@@ -104,9 +114,20 @@ impl AhDestination {
     pub(crate) fn process_of(self, qp_num: u32) -> Answer<SocketAddr> {
         match self {
             Self::Process(addr) => Ok(addr),
-            Self::Host(ip) => Ok(SocketAddr::new(ip, pairing::port_of(qp_num).ok_or(Errno::INVAL)?)),
+            Self::Host(ip) => {
+                Ok(SocketAddr::new(ip, pairing::port_of(qp_num).ok_or_else(|| nobody(ip, qp_num))?))
+            }
         }
     }
+}
+
+/// The error of a queue pair number that identifies no process of a host.
+#[cold]
+fn nobody(ip: IpAddr, qp_num: u32) -> Errno {
+    errno!(
+        INVAL,
+        "queue pair number {qp_num:#x} names no process of {ip}; pass the ibv_qp.qp_num that the peer has sent, unchanged"
+    )
 }
 
 /// A placeholder GID that reaches nothing: librdmacm fills it into the attributes of a queue pair that it connects itself.
@@ -161,6 +182,7 @@ mod tests {
         assert_eq!((gids(six, 0, true), gids(six, 0, false)), (vec![gid_of_ip(six.ip())], vec![]));
         assert_eq!(resolve(Some(gid_of_ip(six.ip())), 0, first), Ok(six));
         assert_eq!(lid(here), 0, "another host has the same ports");
+        assert_eq!(lid(addr("127.0.0.2:61440")), 0, "LIDs lead to 127.0.0.1");
         let here = addr("127.0.0.1:65535");
         assert_eq!((lid(here), resolve(None, lid(here), 5)), (16384, Ok(here)));
         let multicast = gid_of_ip("ff0e::ffff:e000:1".parse().expect("an address"));

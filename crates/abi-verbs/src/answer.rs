@@ -1,4 +1,5 @@
-//! Return conventions of C calls: panics are contained, and each function reports errors in its own way.
+//! Return conventions of C calls: panics are contained, and each function returns errors in its own way. The reason of each error goes
+//! to the log of failed calls (`ffi::log`).
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
@@ -48,34 +49,37 @@ impl Drop for Uncancelled {
 /// For a function that posts requests; returns as [`errno`]. Cancellation stays enabled: disabling and restoring it takes 7 ns (glibc
 /// 2.36).
 #[inline]
-pub(crate) fn posts(body: impl FnOnce() -> Answer) -> c_int {
-    status_or_errno(catch_panic(body).unwrap_or(Err(Errno::IO)))
+pub(crate) fn posts(call: &str, body: impl FnOnce() -> Answer) -> c_int {
+    status_or_errno(call, catch_panic(body).unwrap_or(Err(Errno::IO)))
 }
 
 /// For a function that returns the error number, or 0.
 #[inline]
-pub(crate) fn errno(body: impl FnOnce() -> Answer) -> c_int {
-    status_or_errno(run(body))
+pub(crate) fn errno(call: &str, body: impl FnOnce() -> Answer) -> c_int {
+    status_or_errno(call, run(body))
 }
 
 #[inline]
-fn status_or_errno(answer: Answer) -> c_int {
+fn status_or_errno(call: &str, answer: Answer) -> c_int {
     match answer {
         Ok(()) => 0,
         Err(why) => {
             // Some programs read errno even here.
-            why.store();
+            refuse(call, why);
             why.0
         }
     }
 }
 
 /// For a function that returns -1 and sets errno, or returns 0.
-pub(crate) fn minus(body: impl FnOnce() -> Answer) -> c_int {
-    run(body).map_or_else(refuse, |()| 0)
+pub(crate) fn minus(call: &str, body: impl FnOnce() -> Answer) -> c_int {
+    run(body).map_or_else(|why| refuse(call, why), |()| 0)
 }
 
-fn refuse(why: Errno) -> c_int {
+/// The end of a call that fails: reports the reason, and stores the number in errno(3).
+#[cold]
+fn refuse(call: &str, why: Errno) -> c_int {
+    why.report(call);
     why.store();
     -1
 }
@@ -83,29 +87,30 @@ fn refuse(why: Errno) -> c_int {
 /// For a function that waits; returns as [`minus`]. `look` polls: it returns `None` when the call has finished, or the descriptor to
 /// wait for before the next poll. The wait is outside of the panic firewall and of every frame with destructors: a thread that is
 /// cancelled there (pthread_cancel(3)) unwinds through none of our frames. A signal ends the wait.
-pub(crate) fn waits(mut look: impl FnMut() -> Answer<Option<RawFd>>) -> c_int {
+pub(crate) fn waits(call: &str, mut look: impl FnMut() -> Answer<Option<RawFd>>) -> c_int {
     loop {
         match run(&mut look) {
             Ok(None) => return 0,
             Ok(Some(fd)) => {
                 if let Err(why) = await_readable(fd) {
-                    return refuse(why);
+                    return refuse(call, why);
                 }
             }
-            Err(why) => return refuse(why),
+            Err(why) => return refuse(call, why),
         }
     }
 }
 
 /// For a function that starts an operation and then waits for its result as [`waits`].
 pub(crate) fn completes<T: Copy>(
+    call: &str,
     begin: impl FnOnce() -> Answer<Option<T>>,
     look: impl Fn(T) -> Answer<Option<RawFd>>,
 ) -> c_int {
     match run(begin) {
         Ok(None) => 0,
-        Ok(Some(begun)) => waits(|| look(begun)),
-        Err(why) => refuse(why),
+        Ok(Some(begun)) => waits(call, || look(begun)),
+        Err(why) => refuse(call, why),
     }
 }
 
@@ -140,9 +145,9 @@ impl<T> NullValue for *const T {
 }
 
 /// For a function that returns a pointer, or NULL with errno set.
-pub(crate) fn pointer<T: NullValue>(body: impl FnOnce() -> Answer<T>) -> T {
+pub(crate) fn pointer<T: NullValue>(call: &str, body: impl FnOnce() -> Answer<T>) -> T {
     run(body).unwrap_or_else(|why| {
-        why.store();
+        refuse(call, why);
         T::NULL_VALUE
     })
 }
@@ -153,8 +158,8 @@ pub(crate) fn value<T: Default>(body: impl FnOnce() -> T) -> T {
 }
 
 /// For a function that returns nothing.
-pub(crate) fn void(body: impl FnOnce() -> Answer) {
+pub(crate) fn void(call: &str, body: impl FnOnce() -> Answer) {
     if let Err(why) = run(body) {
-        why.store();
+        refuse(call, why);
     }
 }

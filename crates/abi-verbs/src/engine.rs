@@ -16,7 +16,7 @@ use crate::address::{self, AhDestination};
 use crate::answer::Answer;
 use crate::discovery::device::{self, DeviceKind};
 use crate::discovery::interface;
-use crate::errno::Errno;
+use crate::errno::{Errno, errno};
 use crate::objects::{CmId, DelayedTask, Engine};
 use crate::slab::Handle;
 use crate::ud::Datagrams;
@@ -50,7 +50,13 @@ impl Engine {
     /// [`Errno::INVAL`] for an index outside of the table.
     pub(crate) fn source(&self, vector: &ibv_ah_attr) -> Answer<ibv_gid> {
         let index = if vector.is_global == 0 { 0 } else { vector.grh.sgid_index };
-        self.gids.get(usize::from(index)).copied().ok_or(Errno::INVAL)
+        self.gids.get(usize::from(index)).copied().ok_or_else(|| {
+            errno!(
+                INVAL,
+                "ah_attr.grh.sgid_index is {index}, but the GID table has {} entries",
+                self.gids.len()
+            )
+        })
     }
 
     /// The destination of an address vector, as seen from this device.
@@ -62,15 +68,18 @@ impl Engine {
         self.source(vector)?;
         let own = self.pairing.addr().ip();
         match AhDestination::decode(vector)? {
-            AhDestination::Host(ip) if ip.is_ipv4() != own.is_ipv4() => Err(Errno::INVAL),
+            AhDestination::Host(ip) if ip.is_ipv4() != own.is_ipv4() => Err(errno!(
+                INVAL,
+                "ah_attr.grh.dgid is {ip}, but the device is bound to {own}, of the other family; name the device by an address of \
+                 the peer's family (nicety run --device iwarp@ADDRESS)"
+            )),
             AhDestination::Host(ip) if self.is_local => {
                 if !ip.is_loopback() && interface::name_of(Some(ip)).is_none() {
-                    remark(format_args!(
+                    return Err(Errno(libc::ENETUNREACH).remarked(format_args!(
                         "{} reaches this host alone, and {ip} is none of its addresses: name a device that reaches it, as by \
                          nicety run --device iwarp@ADDRESS",
                         self.device.name()
-                    ));
-                    return Err(Errno(libc::ENETUNREACH));
+                    )));
                 }
                 Ok(AhDestination::Host(own))
             }
@@ -84,11 +93,11 @@ impl Engine {
     /// As [`Engine::target`] and [`AhDestination::process_of`]; the latter is also reported on standard error.
     pub(crate) fn process_of(&self, vector: &ibv_ah_attr, qp_num: u32) -> Answer<SocketAddr> {
         let target = self.target(vector)?;
-        target.process_of(qp_num).inspect_err(|_| {
-            remark(format_args!(
+        target.process_of(qp_num).map_err(|why| {
+            why.remarked(format_args!(
                 "queue pair {qp_num:#x} of {target} names no process there: exchange ibv_qp.qp_num as it is, of a process \
                  whose port shows a GID of this kind, or GID 0, which leads to the process by itself"
-            ));
+            ))
         })
     }
 
@@ -99,7 +108,10 @@ impl Engine {
             return Ok(datagrams.clone());
         }
         if self.gids.is_empty() {
-            return Err(Errno::OPNOTSUPP);
+            return Err(errno!(
+                OPNOTSUPP,
+                "the port has no GID, which datagrams need; end what listens at the ports of its address"
+            ));
         }
         let opened = Datagrams::open(&self.device, self.is_local, self.pairing.addr(), self.gids.clone())?;
         Ok(datagrams.insert(opened).clone())

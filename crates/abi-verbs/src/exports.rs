@@ -4,7 +4,7 @@
 use std::arch::global_asm;
 use std::ffi::{c_char, c_int, c_void};
 
-use ffi::{In, Out, SockAddr, Text};
+use ffi::{In, Out, SockAddr, Text, log};
 use rdma_abi::cma::*;
 use rdma_abi::verbs::*;
 
@@ -13,7 +13,7 @@ use crate::calls;
 use crate::cm::event::CmEvent;
 use crate::cm::sync;
 use crate::discovery::device::Device;
-use crate::errno::Errno;
+use crate::errno::{Errno, NOT_SUPPORTED};
 use crate::objects::{Channel, CmId, Context, Cq, EventChannel, Pd, Qp, Srq};
 use crate::resources::ah::Ah;
 use crate::resources::mr::Mr;
@@ -38,35 +38,46 @@ macro_rules! missing {
         symbol! { $symbol $name }
     };
     ($why:ident $symbol:literal $name:ident () $($how:tt)+) => {
-        define! { $name () [Err(Errno::$why)] $($how)+ }
+        define! { $name () [Err(Errno::$why.because(format_args!("{NOT_SUPPORTED}")))] $($how)+ }
         symbol! { $symbol $name }
     };
 }
 
 macro_rules! define {
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] errno) => {
-        extern "C" fn $name($($argument: $kind),*) -> c_int { answer::errno(|| $call) }
+        define! { $name ($($argument: $kind),*) -> c_int [answer::errno(stringify!($name), || $call)] }
     };
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] minus) => {
-        extern "C" fn $name($($argument: $kind),*) -> c_int { answer::minus(|| $call) }
+        define! { $name ($($argument: $kind),*) -> c_int [answer::minus(stringify!($name), || $call)] }
     };
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] waits) => {
-        extern "C" fn $name($($argument: $kind),*) -> c_int { answer::waits(|| $call) }
+        define! { $name ($($argument: $kind),*) -> c_int [answer::waits(stringify!($name), || $call)] }
     };
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] completes) => {
-        extern "C" fn $name($($argument: $kind),*) -> c_int { answer::completes(|| $call, sync::poll_event) }
+        define! { $name ($($argument: $kind),*) -> c_int
+            [answer::completes(stringify!($name), || $call, sync::poll_event)]
+        }
     };
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] long) => {
-        extern "C" fn $name($($argument: $kind),*) -> isize { answer::minus(|| $call) as isize }
+        define! { $name ($($argument: $kind),*) -> isize [answer::minus(stringify!($name), || $call) as isize] }
     };
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] void) => {
-        extern "C" fn $name($($argument: $kind),*) { answer::void(|| $call) }
+        define! { $name ($($argument: $kind),*) -> () [answer::void(stringify!($name), || $call)] }
     };
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] pointer $returns:ty) => {
-        extern "C" fn $name($($argument: $kind),*) -> $returns { answer::pointer(|| $call) }
+        define! { $name ($($argument: $kind),*) -> $returns [answer::pointer(stringify!($name), || $call)] }
     };
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] value $returns:ty) => {
-        extern "C" fn $name($($argument: $kind),*) -> $returns { answer::value(|| $call) }
+        define! { $name ($($argument: $kind),*) -> $returns [answer::value(|| $call)] }
+    };
+    ($name:ident ($($argument:ident: $kind:ty),*) -> $returns:ty [$result:expr]) => {
+        extern "C" fn $name($($argument: $kind),*) -> $returns {
+            let result = $result;
+            if log::reports_calls() {
+                log::call(stringify!($name), &[$(&$argument),*], &result);
+            }
+            result
+        }
     };
 }
 

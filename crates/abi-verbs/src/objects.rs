@@ -18,6 +18,7 @@ use verbs::{BoundAddr, Cm, ConnInfo, ConnParam, ConnectRequest, Listener, SrqIni
 use crate::answer::Answer;
 use crate::cm::service::Service;
 use crate::discovery::device::Device;
+use crate::errno::errno;
 use crate::event_queue::EventQueue;
 use crate::qp::device_qp::{CurrentDeviceQp, DeviceQp};
 use crate::qp::disconnect_hold::DelayedCompletions;
@@ -35,6 +36,7 @@ pub(crate) struct Context {
 
 impl Object for Context {
     type C = verbs_context;
+    const NAME: &'static str = "ibv_context";
     const HANDLE_AT: usize = std::mem::offset_of!(verbs_context, context);
     const PLACES: usize = 4096;
     fn slab() -> &'static Slab<Self> {
@@ -118,6 +120,7 @@ pub(crate) struct Pd {
 
 impl Object for Pd {
     type C = ibv_pd;
+    const NAME: &'static str = "ibv_pd";
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Pd> = Slab::new();
@@ -143,6 +146,7 @@ pub(crate) struct Channel {
 
 impl Object for Channel {
     type C = ibv_comp_channel;
+    const NAME: &'static str = "ibv_comp_channel";
     const PLACES: usize = 1 << 14;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Channel> = Slab::new();
@@ -170,6 +174,7 @@ pub(crate) struct Cq {
 impl Object for Cq {
     // The extended type, since every queue supports `ibv_start_poll(3)`.
     type C = ibv_cq_ex;
+    const NAME: &'static str = "ibv_cq";
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Cq> = Slab::new();
@@ -189,6 +194,7 @@ pub(crate) struct Srq {
 
 impl Object for Srq {
     type C = ibv_srq;
+    const NAME: &'static str = "ibv_srq";
     const PLACES: usize = 1 << 14;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Srq> = Slab::new();
@@ -230,6 +236,7 @@ unsafe impl Sync for Qp {}
 
 impl Object for Qp {
     type C = ibv_qp_ex;
+    const NAME: &'static str = "ibv_qp";
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Qp> = Slab::new();
@@ -347,6 +354,23 @@ pub(crate) enum CmPhase {
     Closed,
 }
 
+impl CmPhase {
+    /// The phase as the predicate of a sentence about the identifier.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Idle => "is new and has no address",
+            Self::Bound => "is bound and has no peer",
+            Self::Listening => "listens",
+            Self::AddrResolved => "has an address and no route",
+            Self::RouteResolved => "has a route and is not connected",
+            Self::Connecting => "is connecting",
+            Self::Accepting => "has accepted and is not connected yet",
+            Self::Connected => "is connected",
+            Self::Closed => "was connected before, or its attempt to connect failed",
+        }
+    }
+}
+
 /// The local end of a connection.
 pub(crate) enum LocalEnd {
     None,
@@ -357,6 +381,7 @@ pub(crate) enum LocalEnd {
 
 impl Object for CmId {
     type C = rdma_cm_id;
+    const NAME: &'static str = "rdma_cm_id";
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<CmId> = Slab::new();
@@ -370,6 +395,13 @@ impl CmIdState {
     /// # Errors
     /// [`crate::errno::Errno::INVAL`] if no device has been found yet.
     pub(crate) fn engine(&self) -> Answer<Arc<Engine>> {
+        if self.context.is_null() {
+            return Err(errno!(
+                INVAL,
+                "the id {}, and no device; call rdma_resolve_addr and rdma_resolve_route first, and wait for their events",
+                self.phase.text()
+            ));
+        }
         Ok(self.context.lookup()?.engine.clone())
     }
 }
@@ -436,6 +468,7 @@ impl PendingCmEvent {
 
 impl Object for EventChannel {
     type C = rdma_event_channel;
+    const NAME: &'static str = "rdma_event_channel";
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<EventChannel> = Slab::new();

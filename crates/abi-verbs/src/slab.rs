@@ -23,12 +23,14 @@ use ffi::lock;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::answer::{Answer, NullValue};
-use crate::errno::Errno;
+use crate::errno::{Errno, errno};
 
 /// An object type stored in a slab.
 pub(crate) trait Object: Sized + Send + Sync + 'static {
     /// The part that C sees.
     type C: Copy + 'static;
+    /// The name of that type in C, for messages.
+    const NAME: &'static str;
     /// Offset from the first byte to the address that programs hold.
     const HANDLE_AT: usize = 0;
     /// Maximum number of objects.
@@ -77,7 +79,8 @@ impl<T: Object> Slab<T> {
         let (len, rights) = (size_of::<SlabCell<T>>() * T::PLACES, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: fresh memory, which stays mapped. Zeros are a place whose object is not alive. Test: as above.
         let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), len, rights, MapFlags::PRIVATE) }?;
-        let places = NonNull::new(mapped.cast()).ok_or(Errno::NOMEM)?;
+        let places = NonNull::new(mapped.cast())
+            .ok_or_else(|| errno!(NOMEM, "the system maps no memory for objects"))?;
         // If two threads race here, the mapping of the second is never used.
         Ok(*self.places.get_or_init(|| places))
     }
@@ -91,7 +94,14 @@ impl<T: Object> Slab<T> {
         let at = {
             let mut free = lock(&self.free);
             if free.given.len() > RESTING || free.fresh == T::PLACES {
-                free.given.pop_front().ok_or(Errno::NOMEM)?
+                free.given.pop_front().ok_or_else(|| {
+                    errno!(
+                        NOMEM,
+                        "this process has {} objects of type {}, and no more are possible; destroy some",
+                        T::PLACES,
+                        T::NAME
+                    )
+                })?
             } else {
                 free.fresh += 1;
                 free.fresh - 1
@@ -124,7 +134,7 @@ impl<T: Object> Slab<T> {
     /// Removes the object; its address is stale from now on.
     fn remove(&self, held: Held<T>) -> Result<T, Errno> {
         if !held.place.is_live.swap(false, Ordering::AcqRel) {
-            return Err(Errno::INVAL);
+            return Err(errno!(INVAL, "the {} was destroyed by another thread; destroy it once", T::NAME));
         }
         // SAFETY: it was live, so written, and only one caller clears the flag; a concurrent use breaks the rule above. Test: as above.
         let body = unsafe { (*held.place.body.get()).assume_init_read() };
@@ -194,7 +204,26 @@ impl<T: Object> Handle<T> {
     /// [`Errno::INVAL`] otherwise.
     #[inline]
     pub(crate) fn lookup(self) -> Result<Held<T>, Errno> {
-        T::slab().lookup(self).ok_or(Errno::INVAL)
+        T::slab().lookup(self).ok_or_else(|| self.describe())
+    }
+
+    /// The error of an address that names no object.
+    #[cold]
+    fn describe(self) -> Errno {
+        let name = T::NAME;
+        let first = T::slab().places.get().map_or(0, |places| places.as_ptr().addr());
+        let offset = self.0.addr().wrapping_sub(first).wrapping_sub(T::HANDLE_AT);
+        let size = size_of::<SlabCell<T>>();
+        if self.is_null() {
+            errno!(INVAL, "the {name} is NULL; check the result of the call that creates it")
+        } else if first != 0 && offset.is_multiple_of(size) && offset / size < T::PLACES {
+            errno!(INVAL, "the {name} at {self:?} was destroyed before; do not use it after that")
+        } else {
+            errno!(
+                INVAL,
+                "{self:?} is the address of no {name}; pass the pointer that this library has returned"
+            )
+        }
     }
 
     /// The object, or `None` for NULL.
@@ -286,6 +315,7 @@ mod tests {
 
     impl Object for Thing {
         type C = [u64; 3];
+        const NAME: &'static str = "thing";
         const HANDLE_AT: usize = 8;
         const PLACES: usize = 300;
         fn slab() -> &'static Slab<Self> {

@@ -3,11 +3,12 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use ffi::{In, Out};
+use ffi::{In, Out, log};
 use rdma_abi::verbs::*;
 
 use crate::answer;
 use crate::discovery::port;
+use crate::errno::Errno;
 use crate::qp::queue_pair;
 use crate::requests::{poll, post};
 use crate::resources::{cq, dm, srq};
@@ -71,6 +72,8 @@ pub(crate) fn context(device: *mut ibv_device, async_fd: c_int) -> verbs_context
 }
 
 fn ops() -> ibv_context_ops {
+    // Without the log, calls on the data path do not even check for it.
+    let is_logged = log::reports_calls();
     ibv_context_ops {
         _compat_1: [null_mut(); 7],
         // Inline functions call these three without a NULL check.
@@ -78,24 +81,29 @@ fn ops() -> ibv_context_ops {
         bind_mw: (no_binding as extern "C" fn() -> c_int) as *mut c_void,
         dealloc_mw: (no_binding as extern "C" fn() -> c_int) as *mut c_void,
         _compat_2: null_mut(),
-        poll_cq: Some(poll_cq),
+        poll_cq: Some(if is_logged { logged_poll_cq } else { poll_cq }),
         req_notify_cq: Some(req_notify_cq),
         _compat_3: [null_mut(); 7],
-        post_srq_recv: Some(post_srq_recv),
+        post_srq_recv: Some(if is_logged { logged_post_srq_recv } else { post_srq_recv }),
         _compat_4: [null_mut(); 4],
-        post_send: Some(post_send),
-        post_recv: Some(post_recv),
+        post_send: Some(if is_logged { logged_post_send } else { post_send }),
+        post_recv: Some(if is_logged { logged_post_recv } else { post_recv }),
         _compat_5: [null_mut(); 5],
     }
 }
 
 extern "C" fn no_window() -> *mut c_void {
-    answer::pointer(|| Err(crate::errno::Errno::OPNOTSUPP))
+    answer::pointer("ibv_alloc_mw", || Err(Errno::OPNOTSUPP.because(format_args!("{NO_WINDOWS}"))))
 }
 
 extern "C" fn no_binding() -> c_int {
-    libc::EOPNOTSUPP
+    answer::errno("ibv_bind_mw or ibv_dealloc_mw", || {
+        Err(Errno::OPNOTSUPP.because(format_args!("{NO_WINDOWS}")))
+    })
 }
+
+const NO_WINDOWS: &str =
+    "no device has memory windows (ibv_device_attr.max_mw is 0); register a region for each range";
 
 // Each argument is validated as in the exported functions.
 
@@ -104,19 +112,66 @@ extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, wcs: *mut ibv_wc) -> c_int 
 }
 
 extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    answer::errno(|| cq::req_notify(Handle::from_ptr(cq), solicited_only != 0))
+    answer::errno("ibv_req_notify_cq", || cq::req_notify(Handle::from_ptr(cq), solicited_only != 0))
 }
 
 extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
-    answer::errno(|| post::send(Handle::from_ptr(qp), wr, bad))
+    answer::errno("ibv_post_send", || post::send(Handle::from_ptr(qp), wr, bad))
 }
 
 extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
-    answer::errno(|| post::recv(Handle::from_ptr(qp), wr, bad))
+    answer::errno("ibv_post_recv", || post::recv(Handle::from_ptr(qp), wr, bad))
 }
 
 extern "C" fn post_srq_recv(srq: *mut ibv_srq, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
-    answer::errno(|| post::srq_recv(Handle::from_ptr(srq), wr, bad))
+    answer::errno("ibv_post_srq_recv", || post::srq_recv(Handle::from_ptr(srq), wr, bad))
+}
+
+// The same functions, with a line in the log for each call.
+
+extern "C" fn logged_poll_cq(cq: *mut ibv_cq, count: c_int, wcs: *mut ibv_wc) -> c_int {
+    let found = poll_cq(cq, count, wcs);
+    // Empty polls would hide everything else.
+    if found != 0 {
+        log::call("ibv_poll_cq", &[&cq, &count], &found);
+    }
+    for at in 0..usize::try_from(found).unwrap_or(0) {
+        if let Some(wc) = output(wcs).element(at).get() {
+            let ibv_wc { wr_id, status, opcode, byte_len, qp_num, .. } = wc;
+            log::write_line(format_args!(
+                "    wr_id {wr_id} status {status} opcode {opcode} byte_len {byte_len} qp_num {qp_num:#x}"
+            ));
+        }
+    }
+    found
+}
+
+extern "C" fn logged_post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
+    let first =
+        input(wr).get().map(|wr| format!("wr_id {} opcode {} num_sge {}", wr.wr_id, wr.opcode, wr.num_sge));
+    let result = post_send(qp, wr, bad);
+    log::call("ibv_post_send", &[&qp, &wr, &first], &result);
+    result
+}
+
+extern "C" fn logged_post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+    let result = post_recv(qp, wr, bad);
+    log::call("ibv_post_recv", &[&qp, &wr, &first_receive(wr)], &result);
+    result
+}
+
+extern "C" fn logged_post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    let result = post_srq_recv(srq, wr, bad);
+    log::call("ibv_post_srq_recv", &[&srq, &wr, &first_receive(wr)], &result);
+    result
+}
+
+fn first_receive(wr: *mut ibv_recv_wr) -> Option<String> {
+    input(wr).get().map(|wr| format!("wr_id {} num_sge {}", wr.wr_id, wr.num_sge))
 }
 
 extern "C" fn query_port(
@@ -125,7 +180,7 @@ extern "C" fn query_port(
     attr: *mut ibv_port_attr,
     size: usize,
 ) -> c_int {
-    answer::errno(|| port::query(Handle::from_ptr(context), port, attr.cast(), size))
+    answer::errno("ibv_query_port", || port::query(Handle::from_ptr(context), port, attr.cast(), size))
 }
 
 extern "C" fn query_device_ex(
@@ -134,31 +189,39 @@ extern "C" fn query_device_ex(
     attr: *mut ibv_device_attr_ex,
     size: usize,
 ) -> c_int {
-    answer::errno(|| port::query_device_ex(Handle::from_ptr(context), attr.cast(), size))
+    answer::errno("ibv_query_device_ex", || {
+        port::query_device_ex(Handle::from_ptr(context), attr.cast(), size)
+    })
 }
 
 extern "C" fn create_cq_ex(context: *mut ibv_context, init: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex {
-    answer::pointer(|| cq::create_ex(Handle::from_ptr(context), input(init)).map(Handle::cast))
+    answer::pointer("ibv_create_cq_ex", || {
+        cq::create_ex(Handle::from_ptr(context), input(init)).map(Handle::cast)
+    })
 }
 
 extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
-    answer::pointer(|| queue_pair::create_ex(Handle::from_ptr(context), output(init)).map(Handle::cast))
+    answer::pointer("ibv_create_qp_ex", || {
+        queue_pair::create_ex(Handle::from_ptr(context), output(init)).map(Handle::cast)
+    })
 }
 
 extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
-    answer::errno(|| srq::number(Handle::from_ptr(srq), output(number)))
+    answer::errno("ibv_get_srq_num", || srq::number(Handle::from_ptr(srq), output(number)))
 }
 
 extern "C" fn create_srq_ex(context: *mut ibv_context, init: *mut ibv_srq_init_attr_ex) -> *mut ibv_srq {
-    answer::pointer(|| srq::create_ex(Handle::from_ptr(context), output(init)).map(Handle::cast))
+    answer::pointer("ibv_create_srq_ex", || {
+        srq::create_ex(Handle::from_ptr(context), output(init)).map(Handle::cast)
+    })
 }
 
 extern "C" fn alloc_dm(context: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) -> *mut ibv_dm {
-    answer::pointer(|| dm::alloc(Handle::from_ptr(context), input(attr)).map(Handle::cast))
+    answer::pointer("ibv_alloc_dm", || dm::alloc(Handle::from_ptr(context), input(attr)).map(Handle::cast))
 }
 
 extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
-    answer::errno(|| dm::free(Handle::from_ptr(dm)))
+    answer::errno("ibv_free_dm", || dm::free(Handle::from_ptr(dm)))
 }
 
 extern "C" fn reg_dm_mr(
@@ -168,7 +231,7 @@ extern "C" fn reg_dm_mr(
     len: usize,
     access: c_uint,
 ) -> *mut ibv_mr {
-    answer::pointer(|| {
+    answer::pointer("ibv_reg_dm_mr", || {
         dm::register(Handle::from_ptr(pd), Handle::from_ptr(dm), offset, len, access).map(Handle::cast)
     })
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ffi::lock;
-use verbs::host::real::remark;
 use verbs::host::{EventCount, Span};
 use verbs::pairing::{Accept, Offered, Pairing};
 use verbs::{AsyncEvent, CmEvent};
@@ -15,8 +14,9 @@ use verbs::{AsyncEvent, CmEvent};
 use crate::answer::Answer;
 use crate::cm::{attempt, outcome};
 use crate::engine::{ENGINES, gids, own_ip};
+use crate::errno::Errno;
 use crate::objects::{AsyncQpEvent, CmId, DelayedTask, Engine, Objects, Qp};
-use crate::qp::peer_gone;
+use crate::qp::{failed_completion, peer_gone};
 use crate::resources::event;
 use crate::slab::Held;
 
@@ -30,7 +30,10 @@ pub(crate) fn engine_of(name: &str) -> Answer<Arc<Engine>> {
     if let Some((.., engine)) = engines.iter().find(|(pid, known, _)| *pid == own && known == name) {
         return Ok(engine.clone());
     }
-    let engine = open(name).inspect_err(|why| remark(format_args!("cannot open {name}: {why}")))?;
+    let engine = open(name).map_err(|why| {
+        let text = format!("cannot open {name}: {why}");
+        Errno::from(why).remarked(format_args!("{text}"))
+    })?;
     engines.push((own, name.to_owned(), engine.clone()));
     Ok(engine)
 }
@@ -121,20 +124,33 @@ fn on_connection(engine: &Engine, event: CmEvent) {
         }
         CmEvent::Established { qp_num, private_data, info } => {
             let Some(qp_num) = engine.pairing.ready_qp(qp_num) else { return };
-            notify(engine, qp_num, Qp::established, |id| outcome::on_established(id, private_data, &info));
+            notify(
+                engine,
+                qp_num,
+                |_, qp| qp.established(),
+                |id| outcome::on_established(id, private_data, &info),
+            );
         }
         CmEvent::Rejected { qp_num, private_data } => {
             let qp_num = engine.pairing.owner_of(qp_num);
-            notify(engine, qp_num, Qp::failed, |id| outcome::on_rejected(id, private_data));
+            notify(engine, qp_num, |_, qp| qp.failed(), |id| outcome::on_rejected(id, private_data));
         }
         CmEvent::ConnectFailed { qp_num, why } => {
             let qp_num = engine.pairing.owner_of(qp_num);
-            notify(engine, qp_num, Qp::failed, |id| attempt::not_connected(engine, id, &why));
+            notify(
+                engine,
+                qp_num,
+                |objects, qp| {
+                    failed_completion::report_unconnected(objects, qp, &why);
+                    qp.failed();
+                },
+                |id| attempt::not_connected(engine, id, &why),
+            );
         }
         // A pair gets no event.
         CmEvent::Disconnected { qp_num } => {
             let until = engine.device.host().now() + outcome::UNPOLLED;
-            notify(engine, qp_num, |_| {}, |id| outcome::on_connection_end(engine, id, until));
+            notify(engine, qp_num, |_, _| {}, |id| outcome::on_connection_end(engine, id, until));
         }
     }
 }
@@ -154,14 +170,19 @@ fn accept_pair(engine: &Engine, objects: &Objects, accept: Accept) {
 
 /// Passes an event to the identifier that connects a queue pair, or else to the paired queue pair. The lock keeps both from being
 /// destroyed.
-fn notify(engine: &Engine, qp_num: u32, on_pair: impl FnOnce(&Qp), on_id: impl FnOnce(Held<CmId>)) {
+fn notify(
+    engine: &Engine,
+    qp_num: u32,
+    on_pair: impl FnOnce(&Objects, Held<Qp>),
+    on_id: impl FnOnce(Held<CmId>),
+) {
     let objects = lock(&engine.objects);
     if let Some(id) = objects.ids.get(&qp_num) {
         if let Ok(id) = id.lookup() {
             on_id(id);
         }
     } else if let Some(qp) = objects.of_event(qp_num) {
-        on_pair(&qp);
+        on_pair(&objects, qp);
     } else if let Some(bridge) = lock(&engine.datagrams).as_ref().and_then(|all| all.of_event(qp_num)) {
         bridge.wake();
     }
@@ -169,6 +190,7 @@ fn notify(engine: &Engine, qp_num: u32, on_pair: impl FnOnce(&Qp), on_id: impl F
 
 fn on_event(engine: &Engine, event: &AsyncEvent) {
     let objects = lock(&engine.objects);
+    failed_completion::report_event(&objects, event);
     match event {
         AsyncEvent::CqError { cq } => {
             objects.cqs.get(cq).into_iter().for_each(|cq| event::queue_cq_event(*cq))

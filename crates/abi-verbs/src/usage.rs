@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use host::EventCount;
 
 use crate::answer::Answer;
-use crate::errno::Errno;
+use crate::errno::errno;
 
 /// Counts the objects that use this one, which cannot be destroyed before them.
 #[derive(Default)]
@@ -20,12 +20,15 @@ impl UseCount {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Checks that no object uses it.
+    /// Checks that no object uses it. `users` names the kinds of objects that may.
     ///
     /// # Errors
-    /// [`Errno::BUSY`] otherwise.
-    pub(crate) fn check_none(&self) -> Answer {
-        if self.0.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err(Errno::BUSY) }
+    /// [`crate::errno::Errno::BUSY`] otherwise.
+    pub(crate) fn check_none(&self, users: &str) -> Answer {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            count => Err(errno!(BUSY, "{count} of its {users} still exist; destroy them first")),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 
-use ffi::{CBuffer, In, Out, SockAddr, Text};
+use ffi::{CBuffer, In, Out, SockAddr, Text, log};
 use libc::{EAI_BADFLAGS, EAI_MEMORY, EAI_NONAME, EAI_SERVICE, sockaddr_in, sockaddr_in6, socklen_t};
 use rdma_abi::cma::rdma_addrinfo;
 use rdma_abi::numbers as n;
@@ -18,6 +18,7 @@ pub(crate) struct AddrInfo {
 
 impl Object for AddrInfo {
     type C = rdma_addrinfo;
+    const NAME: &'static str = "rdma_addrinfo";
     const PLACES: usize = 1 << 14;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<AddrInfo> = Slab::new();
@@ -49,7 +50,27 @@ pub(crate) fn rdma_getaddrinfo(
         res.set(hints.lend(named).map_err(|_| EAI_MEMORY)?.cast());
         Ok(())
     };
-    find().err().unwrap_or(0)
+    let wrong = find().err().unwrap_or(0);
+    if wrong != 0 {
+        report(wrong, node, service);
+    }
+    wrong
+}
+
+/// Reports a failure to the log of failed calls.
+#[cold]
+fn report(wrong: i32, node: Text, service: Text) {
+    if !log::reports_errors() {
+        return;
+    }
+    let (node, service) = (node.get().unwrap_or_default(), service.get().unwrap_or_default());
+    let reason = match wrong {
+        EAI_BADFLAGS => "res is NULL, or node, service and hints all are; pass the address of a result, and what to look for".into(),
+        EAI_SERVICE => format!("service is '{service}'; pass a port number, as names of services are not looked up"),
+        EAI_NONAME => format!("node '{node}' has no address of the wanted family; check its spelling, or pass an address"),
+        _ => "too many results exist; free them by rdma_freeaddrinfo".into(),
+    };
+    log::failure("rdma_getaddrinfo", &format!("{reason} (error {wrong} of gai_strerror)"));
 }
 
 /// The hints of a program.

@@ -16,7 +16,7 @@ use crate::cm::route::{self, routes_here};
 use crate::cm::service::{self, Service};
 use crate::cm::{channel, destroy, reserve};
 use crate::discovery::device::{self, DeviceKind};
-use crate::errno::Errno;
+use crate::errno::{Errno, errno};
 use crate::objects::{
     BACKLOG, CmId, CmIdState, CmPhase, ConnectAttempt, Engine, LocalEnd, Objects, Qp, UnansweredRequest,
 };
@@ -36,8 +36,16 @@ pub(crate) fn rdma_listen(id: Handle<CmId>, backlog: i32) -> Answer {
     };
     let local = match phase {
         CmPhase::Idle => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        CmPhase::Bound => local.ok_or(Errno::INVAL)?,
-        _ => return Err(Errno::INVAL),
+        CmPhase::Bound => {
+            local.ok_or_else(|| errno!(INVAL, "the id has no address; call rdma_bind_addr first"))?
+        }
+        phase => {
+            return Err(errno!(
+                INVAL,
+                "the id {}, and only a bound or a new one can listen; create another",
+                phase.text()
+            ));
+        }
     };
     if !has_ports {
         reserve::reserve(held, local, &routes_here(local)?)?;
@@ -89,7 +97,10 @@ fn parameters(
     let default = ConnParam { timeout: PATIENCE, ..ConnParam::default() };
     let Some(found) = param.get() else {
         if state.qp.is_null() && !state.is_datagram {
-            return Err(Errno::INVAL);
+            return Err(errno!(
+                INVAL,
+                "conn_param is NULL, and the id has no queue pair; pass parameters with qp_num, or call rdma_create_qp"
+            ));
         }
         let asked = asked.unwrap_or(Depths::of(&default));
         let (responder_resources, initiator_depth) = (asked.initiator_depth, asked.responder_resources);
@@ -106,11 +117,26 @@ fn parameters(
 }
 
 fn private_data(state: &CmIdState, message: MessageKind, place: *const c_void, len: u8) -> Answer<Vec<u8>> {
-    if len > private_data_max(message, state.is_datagram) {
-        return Err(Errno::INVAL);
+    let most = private_data_max(message, state.is_datagram);
+    if len > most {
+        return Err(errno!(
+            INVAL,
+            "private_data_len is {len}, but this message carries at most {most} bytes; send the rest when connected"
+        ));
     }
     // SAFETY: a program passes NULL or as many bytes as it states. Test: `connections_are_made_by_addresses` in tests/programs.rs.
-    unsafe { Bytes::new(place) }.get(len.into()).map_err(|_| Errno::INVAL)
+    unsafe { Bytes::new(place) }.get(len.into()).map_err(|_| {
+        errno!(INVAL, "private_data is NULL, but private_data_len is {len}; pass the bytes, or 0")
+    })
+}
+
+/// The error of an identifier without an unanswered request.
+#[cold]
+fn no_request() -> Errno {
+    errno!(
+        INVAL,
+        "the id has no connect request to answer: pass rdma_cm_event.id of an RDMA_CM_EVENT_CONNECT_REQUEST, and answer it once"
+    )
 }
 
 /// The queue pair to connect: the identifier's, the program's own with this number, or none.
@@ -129,10 +155,19 @@ pub(crate) fn rdma_connect(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Ans
     let mut objects = lock(&engine.objects);
     let mut state = lock(&held.state);
     if state.phase != CmPhase::RouteResolved {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "the id {}; call rdma_resolve_addr and rdma_resolve_route first, each once, and wait for their events",
+            state.phase.text()
+        ));
     }
     let (mut param, number) = parameters(&state, MessageKind::Request, param, None)?;
-    let addr = route::as_known(&engine, state.peer.ok_or(Errno::INVAL)?);
+    let addr = route::as_known(
+        &engine,
+        state
+            .peer
+            .ok_or_else(|| errno!(INVAL, "the id has no peer address; call rdma_resolve_addr first"))?,
+    );
     let qp = if state.is_datagram {
         param.private_data = service::encode_query(&param.private_data);
         None
@@ -151,7 +186,7 @@ pub(crate) fn rdma_accept(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answ
     let engine = lock(&held.state).engine()?;
     let mut objects = lock(&engine.objects);
     let mut state = lock(&held.state);
-    let asked = state.request.as_ref().ok_or(Errno::INVAL)?.request.info.depths;
+    let asked = state.request.as_ref().ok_or_else(no_request)?.request.info.depths;
     let (param, number) = parameters(&state, MessageKind::Reply, param, asked)?;
     if state.is_datagram {
         answer_service(&engine, &objects, &mut state, number, &param.private_data)?;
@@ -159,7 +194,7 @@ pub(crate) fn rdma_accept(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answ
         return Ok(None);
     }
     let qp = own_qp(&state, &objects, number)?;
-    let UnansweredRequest { request, .. } = state.request.take().ok_or(Errno::INVAL)?;
+    let UnansweredRequest { request, .. } = state.request.take().ok_or_else(no_request)?;
     let (end, number) = match qp {
         Some(qp) => {
             set_pause(&state, qp);
@@ -191,13 +226,13 @@ fn answer_service(
     private_data: &[u8],
 ) -> Answer {
     let named = if state.qp.is_null() { objects.qps.get(&number).copied() } else { Some(state.qp) };
-    let qp = named.unwrap_or(Handle::NULL).lookup()?;
-    if !qp.is_datagram() {
-        return Err(Errno::INVAL);
-    }
-    let gid = engine.gid().ok_or(Errno::OPNOTSUPP)?;
+    let qp = named.and_then(|qp| qp.lookup().ok()).filter(|qp| qp.is_datagram());
+    let qp = qp.ok_or_else(|| {
+        errno!(INVAL, "conn_param.qp_num is {number:#x}, which is no UD queue pair of this process; create one, or call rdma_create_qp")
+    })?;
+    let gid = engine.gid().ok_or_else(|| errno!(OPNOTSUPP, "the port has no GID, which datagrams need"))?;
     let service = Service { gid, qp_num: qp.verbs().reported_qp_num(), qkey: n::RDMA_UDP_QKEY };
-    let asked = state.request.take().ok_or(Errno::INVAL)?;
+    let asked = state.request.take().ok_or_else(no_request)?;
     Ok(asked.request.reject(&service.encode(private_data))?)
 }
 
@@ -205,7 +240,7 @@ pub(crate) fn rdma_reject(id: Handle<CmId>, place: *mut c_void, len: u8) -> Answ
     let held = id.lookup()?;
     let mut state = lock(&held.state);
     let bytes = private_data(&state, MessageKind::Rejection, place, len)?;
-    let asked = state.request.take().ok_or(Errno::INVAL)?;
+    let asked = state.request.take().ok_or_else(no_request)?;
     drop(state);
     Ok(asked.request.reject(&bytes)?)
 }

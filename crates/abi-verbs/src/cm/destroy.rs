@@ -6,7 +6,7 @@ use rdma_abi::numbers as n;
 use crate::answer::Answer;
 use crate::cm::event::{CmEvent, rdma_ack_cm_event};
 use crate::cm::{channel, reserve, shared};
-use crate::errno::Errno;
+use crate::errno::errno;
 use crate::objects::{CmId, CmIdState, CmPhase, EventChannel, LocalEnd};
 use crate::qp::settings::set_visible_state;
 use crate::slab::{Handle, Held};
@@ -19,7 +19,7 @@ pub(crate) fn disconnect(state: &mut CmIdState) -> Answer {
     match state.phase {
         CmPhase::Closed => return Ok(()),
         CmPhase::Connected => {}
-        _ => return Err(Errno::INVAL),
+        phase => return Err(errno!(INVAL, "the id {}, so there is nothing to disconnect", phase.text())),
     }
     let engine = state.engine()?;
     match &state.end {
@@ -29,7 +29,7 @@ pub(crate) fn disconnect(state: &mut CmIdState) -> Answer {
             set_visible_state(qp, n::IBV_QPS_ERR);
         }
         LocalEnd::Bare(bare) => engine.cm.disconnect_id(bare)?,
-        LocalEnd::None => return Err(Errno::INVAL),
+        LocalEnd::None => return Err(errno!(INVAL, "the id has no connection; it was never established")),
     }
     state.is_leaving = true;
     Ok(())

@@ -7,7 +7,7 @@ use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 
 use crate::answer::Answer;
-use crate::errno::Errno;
+use crate::errno::{errno, missing};
 use crate::objects::{Channel, CmId, Context, Cq, Pd, Qp, QpTemplate};
 use crate::qp::settings::{set_timeout, set_visible_state};
 use crate::qp::{modify, queue_pair};
@@ -44,7 +44,7 @@ impl QpTemplate {
 
 pub(crate) fn rdma_create_qp(id: Handle<CmId>, pd: Handle<Pd>, init: Out<ibv_qp_init_attr>) -> Answer {
     let id = id.lookup()?;
-    let mut found = init.get().ok_or(Errno::INVAL)?;
+    let mut found = init.get().ok_or_else(|| missing("qp_init_attr"))?;
     create(id, pd, &mut found, false)?;
     init.set(found);
     Ok(())
@@ -52,7 +52,7 @@ pub(crate) fn rdma_create_qp(id: Handle<CmId>, pd: Handle<Pd>, init: Out<ibv_qp_
 
 pub(crate) fn rdma_create_qp_ex(id: Handle<CmId>, init: Out<ibv_qp_init_attr_ex>) -> Answer {
     let id = id.lookup()?;
-    let mut found = init.get().ok_or(Errno::INVAL)?;
+    let mut found = init.get().ok_or_else(|| missing("qp_init_attr"))?;
     let (mut plain, has_calls) = queue_pair::plain(&found)?;
     let names_pd = found.comp_mask & n::IBV_QP_INIT_ATTR_PD != 0;
     let pd = if names_pd { Handle::from_ptr(found.pd) } else { Handle::NULL };
@@ -71,15 +71,23 @@ pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr
         (state.qp.lookup().is_ok(), state.is_datagram)
     };
     if has_one {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "the id has a queue pair already; call rdma_destroy_qp first, or use another id"
+        ));
     }
     if init.qp_type.cast_unsigned() != if is_datagram { n::IBV_QPT_UD } else { n::IBV_QPT_RC } {
-        return Err(Errno::OPNOTSUPP);
+        let (space, wanted) = if is_datagram { ("UDP", "IBV_QPT_UD") } else { ("TCP", "IBV_QPT_RC") };
+        return Err(errno!(
+            OPNOTSUPP,
+            "qp_init_attr.qp_type is {}; an id of RDMA_PS_{space} takes {wanted}",
+            init.qp_type
+        ));
     }
     let pd = domain(id, pd);
     let made = add_queues(id, context, init).and_then(|()| queue_pair::create(pd, init, has_calls));
     let made = made.and_then(|qp| begin(qp, is_datagram));
-    let qp = made.inspect_err(|_| destroy_queues(id))?;
+    let qp = made.map_err(|why| why.after(|| destroy_queues(id)))?;
     {
         let mut state = lock(&id.state);
         state.qp = qp;
@@ -99,15 +107,23 @@ fn begin(qp: Handle<Qp>, is_datagram: bool) -> Answer<Handle<Qp>> {
         let (attr, mask) = modify::by_librdmacm(state, is_datagram)?;
         modify::change(qp.lookup()?, &attr, mask)
     });
-    begun.inspect_err(|_| {
-        let _ = queue_pair::ibv_destroy_qp(qp);
+    begun.map_err(|why| {
+        why.after(|| {
+            let _ = queue_pair::ibv_destroy_qp(qp);
+        })
     })?;
     Ok(qp)
 }
 
 fn context_of(id: Held<CmId>) -> Answer<Handle<Context>> {
     let context = lock(&id.state).context;
-    if context.is_null() { Err(Errno::INVAL) } else { Ok(context) }
+    match context.is_null() {
+        true => Err(errno!(
+            INVAL,
+            "the id has no device yet; bind it to an address of this host, or call rdma_resolve_addr first"
+        )),
+        false => Ok(context),
+    }
 }
 
 /// The protection domain that the program passes, or the identifier's.
@@ -139,12 +155,15 @@ fn add_queues(id: Held<CmId>, context: Handle<Context>, init: &mut ibv_qp_init_a
 }
 
 fn make_queue(id: Held<CmId>, context: Handle<Context>, size: u32) -> Answer<(Handle<Channel>, Handle<Cq>)> {
-    let size = i32::try_from(size.max(1)).map_err(|_| Errno::INVAL)?;
+    let size = i32::try_from(size.max(1))
+        .map_err(|_| errno!(INVAL, "qp_init_attr.cap asks for {size} requests; ask for fewer"))?;
     let channel = channel::ibv_create_comp_channel(context)?;
     let user: *mut c_void = id.handle().cast();
-    let cq = cq::ibv_create_cq(context, size, user, channel, 0).inspect_err(|_| {
+    let cq = cq::ibv_create_cq(context, size, user, channel, 0).map_err(|why| {
         // The channel has no other user.
-        let _ = channel::ibv_destroy_comp_channel(channel);
+        why.after(|| {
+            let _ = channel::ibv_destroy_comp_channel(channel);
+        })
     })?;
     Ok((channel, cq))
 }
@@ -174,7 +193,7 @@ pub(crate) fn rdma_destroy_qp(id: Handle<CmId>) -> Answer {
 
 pub(crate) fn rdma_create_srq(id: Handle<CmId>, pd: Handle<Pd>, attr: Out<ibv_srq_init_attr>) -> Answer {
     let id = id.lookup()?;
-    attr.required(Errno::INVAL)?;
+    attr.required_or(|| missing("attr"))?;
     context_of(id)?;
     let pd = domain(id, pd);
     let srq = srq::ibv_create_srq(pd, attr)?;
@@ -184,7 +203,7 @@ pub(crate) fn rdma_create_srq(id: Handle<CmId>, pd: Handle<Pd>, attr: Out<ibv_sr
 
 pub(crate) fn rdma_create_srq_ex(id: Handle<CmId>, attr: Out<ibv_srq_init_attr_ex>) -> Answer {
     let id = id.lookup()?;
-    let mut found = attr.get().ok_or(Errno::INVAL)?;
+    let mut found = attr.get().ok_or_else(|| missing("attr"))?;
     let names_pd = found.comp_mask & n::IBV_SRQ_INIT_ATTR_PD != 0;
     let pd = if names_pd { Handle::from_ptr(found.pd) } else { Handle::NULL };
     context_of(id)?;
@@ -211,10 +230,10 @@ pub(crate) fn rdma_init_qp_attr(id: Handle<CmId>, attr: Out<ibv_qp_attr>, mask: 
         let state = lock(&id.state);
         (state.is_datagram, state.ack_timeout, state.rnr_retry)
     };
-    let asked = attr.get().ok_or(Errno::INVAL)?;
+    let asked = attr.get().ok_or_else(|| missing("qp_attr"))?;
     let (mut found, flags) = modify::by_librdmacm(asked.qp_state.cast_unsigned(), is_datagram)?;
     (found.timeout, found.rnr_retry) = (ack_timeout, rnr_retry.unwrap_or(found.rnr_retry));
-    mask.required(Errno::INVAL)?.set(flags.cast_signed());
+    mask.required_or(|| missing("qp_attr_mask"))?.set(flags.cast_signed());
     attr.set(found);
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::answer::Answer;
 use crate::cm::c_fields::{write_id, write_path};
 use crate::cm::id;
 use crate::cm::service::Service;
-use crate::errno::Errno;
+use crate::errno::missing;
 use crate::objects::{CmId, EventChannel, PendingCmEvent, Request};
 use crate::qp::settings::RETRY_COUNT;
 use crate::slab::{Handle, Held, Object, Slab};
@@ -26,6 +26,7 @@ pub(crate) struct CmEvent {
 
 impl Object for CmEvent {
     type C = rdma_cm_event;
+    const NAME: &'static str = "rdma_cm_event";
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<CmEvent> = Slab::new();
@@ -39,7 +40,7 @@ pub(crate) fn rdma_get_cm_event(
     place: Out<Handle<CmEvent>>,
 ) -> Answer<Option<RawFd>> {
     let channel = channel.lookup()?;
-    let place = place.required(Errno::INVAL)?;
+    let place = place.required_or(|| missing("event"))?;
     match next_event(channel) {
         Some(event) => place.set(event),
         None => return channel.events.fd_to_wait_for(),

@@ -11,7 +11,7 @@ use rdma_abi::verbs::ibv_ece;
 
 use crate::answer::Answer;
 use crate::cm::channel;
-use crate::errno::Errno;
+use crate::errno::{errno, missing};
 use crate::objects::{Backlog, CmId, CmIdState, CmPhase, EventChannel, LocalEnd, PendingCmEvent};
 use crate::qp::settings::set_timeout;
 use crate::slab::{Handle, Held, Object};
@@ -65,9 +65,9 @@ pub(crate) fn rdma_create_id(
     ps: i32,
 ) -> Answer {
     if !matches!(ps.cast_unsigned(), n::RDMA_PS_TCP | n::RDMA_PS_UDP | n::RDMA_PS_IB) {
-        return Err(Errno::OPNOTSUPP);
+        return Err(errno!(OPNOTSUPP, "ps is {ps:#x}; pass RDMA_PS_TCP, RDMA_PS_UDP or RDMA_PS_IB"));
     }
-    let place = id.required(Errno::INVAL)?;
+    let place = id.required_or(|| missing("id"))?;
     place.set(create_id(channel, context, ps)?);
     Ok(())
 }
@@ -89,16 +89,23 @@ pub(crate) fn rdma_set_option(
     let id = id.lookup()?;
     let option = optname.cast_unsigned();
     let size = match option {
-        _ if level.cast_unsigned() != n::RDMA_OPTION_ID => return Err(Errno::NOSYS),
+        _ if level.cast_unsigned() != n::RDMA_OPTION_ID => {
+            return Err(errno!(NOSYS, "level is {level}; only RDMA_OPTION_ID (0) is known"));
+        }
         n::RDMA_OPTION_ID_TOS | n::RDMA_OPTION_ID_ACK_TIMEOUT => size_of::<u8>(),
         n::RDMA_OPTION_ID_REUSEADDR | n::RDMA_OPTION_ID_AFONLY => size_of::<c_int>(),
-        _ => return Err(Errno::NOSYS),
+        _ => {
+            return Err(errno!(
+                NOSYS,
+                "optname is {optname}, which is no option of RDMA_OPTION_ID that this library has"
+            ));
+        }
     };
     if len != size {
-        return Err(Errno::INVAL);
+        return Err(errno!(INVAL, "optlen is {len}, but option {optname} has {size} bytes"));
     }
     // SAFETY: a program passes NULL or the address of a value of this size. Test: `connections_are_made_by_addresses`.
-    let bytes = unsafe { Bytes::new(value) }.get(size as c_int).map_err(|_| Errno::INVAL)?;
+    let bytes = unsafe { Bytes::new(value) }.get(size as c_int).map_err(|_| missing("optval"))?;
     let is_set = bytes.iter().any(|byte| *byte != 0);
     let mut state = lock(&id.state);
     match option {
@@ -114,7 +121,13 @@ pub(crate) fn rdma_set_option(
         }
         n::RDMA_OPTION_ID_TOS => {}
         // Too late, or a value that exceeds five bits.
-        _ => return Err(Errno::INVAL),
+        _ => {
+            return Err(errno!(
+                INVAL,
+                "option {optname} takes no such value, or it is too late: the id {}",
+                state.phase.text()
+            ));
+        }
     }
     Ok(())
 }
@@ -134,12 +147,16 @@ pub(crate) fn rdma_get_dst_port(id: Handle<CmId>) -> u16 {
 /// Reports no ECE options: only some vendors' devices have them.
 pub(crate) fn rdma_get_remote_ece(id: Handle<CmId>, ece: Out<ibv_ece>) -> Answer {
     id.lookup()?;
-    ece.required(Errno::INVAL)?.set(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 });
+    ece.required_or(|| missing("ece"))?.set(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 });
     Ok(())
 }
 
 pub(crate) fn rdma_set_local_ece(id: Handle<CmId>, ece: Out<ibv_ece>) -> Answer {
     id.lookup()?;
-    let ece = ece.get().ok_or(Errno::INVAL)?;
-    if ece.vendor_id == 0 && ece.comp_mask == 0 { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+    let ece = ece.get().ok_or_else(|| missing("ece"))?;
+    if ece.vendor_id == 0 && ece.comp_mask == 0 {
+        Ok(())
+    } else {
+        Err(errno!(OPNOTSUPP, "ece has options, and the device has none; pass zeros"))
+    }
 }

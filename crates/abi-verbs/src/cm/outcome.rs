@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::MutexGuard;
 
-use ffi::lock;
+use ffi::{lock, log};
 use rdma_abi::numbers as n;
 use verbs::host::{Span, Time};
 use verbs::{CmFailure, ConnInfo, ConnectRequest};
@@ -112,6 +112,7 @@ pub(crate) fn on_rejected(id: Held<CmId>, private_data: Vec<u8>) {
         let pending = PendingCmEvent { private_data: said.to_vec(), service: Some(service), ..pending };
         return channel::queue_event(state.channel, pending);
     }
+    report(&state, "the peer's program has rejected the request; see its log, and what private_data says");
     let pending = match state.is_datagram {
         true => PendingCmEvent {
             service: Some(Service::default()),
@@ -122,9 +123,19 @@ pub(crate) fn on_rejected(id: Held<CmId>, private_data: Vec<u8>) {
     channel::queue_event(state.channel, PendingCmEvent { private_data, ..pending });
 }
 
+/// Reports a failed attempt to connect to the log of failed calls.
+#[cold]
+fn report(state: &CmIdState, why: &str) {
+    if log::reports_errors() {
+        let peer = state.peer.map_or_else(|| "the peer".to_owned(), |peer| peer.to_string());
+        log::failure("rdma_connect", &format!("the id cannot be connected to {peer}: {why}"));
+    }
+}
+
 /// The connection has failed.
 pub(crate) fn failed(id: Held<CmId>, why: &CmFailure) {
     let state = give_up(&id);
+    report(&state, &why.to_string());
     let (kind, status) = match why {
         CmFailure::Refused(_) if state.is_datagram => (n::RDMA_CM_EVENT_UNREACHABLE, UNSUPPORTED),
         _ if state.is_datagram => (n::RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT),

@@ -49,11 +49,10 @@ pub(crate) fn reserve(id: Held<CmId>, local: SocketAddr, routes: &[Route]) -> An
         }
         let listener = match listen(&engine, addr) {
             Ok(found) => found,
-            Err(Errno(libc::EADDRINUSE)) if may_share && is_shared(&objects, addr) => continue,
+            Err(why) if why.0 == libc::EADDRINUSE && may_share && is_shared(&objects, addr) => continue,
             Err(why) => {
                 drop(objects);
-                forget(id);
-                return Err(why);
+                return Err(why.after(|| forget(id)));
             }
         };
         let (port_held, listener) = listener;
@@ -90,7 +89,11 @@ fn listen(engine: &Engine, addr: SocketAddr) -> Answer<(Option<BoundAddr>, Liste
 /// Translates a device's error for an address of its own.
 fn in_use(why: verbs::Error, addr: SocketAddr) -> Errno {
     match why {
-        verbs::Error::Address { .. } if addr.port() != 0 => Errno(libc::EADDRINUSE),
+        verbs::Error::Address { .. } if addr.port() != 0 => Errno(libc::EADDRINUSE).because(format_args!(
+            "addr: port {} of {} is taken by another id or process; use another port, or 0, which chooses one",
+            addr.port(),
+            addr.ip()
+        )),
         why => why.into(),
     }
 }

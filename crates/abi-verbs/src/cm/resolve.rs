@@ -8,14 +8,30 @@ use crate::cm::c_fields::{write_id, write_path};
 use crate::cm::id::queue_id_event;
 use crate::cm::reserve;
 use crate::cm::route::{context, routes_here, way_to};
-use crate::errno::Errno;
+use crate::errno::{Errno, errno, missing};
 use crate::objects::{CmId, CmPhase};
 use crate::slab::Handle;
 
+/// The error of an argument that is no socket address.
+#[cold]
+fn no_address(argument: &str, wrong: BadAddress) -> Errno {
+    match wrong {
+        BadAddress::Missing => missing(argument),
+        BadAddress::Family(family) => {
+            errno!(INVAL, "{argument}.sa_family is {family}; pass an address of AF_INET or AF_INET6")
+        }
+    }
+}
+
 pub(crate) fn rdma_bind_addr(id: Handle<CmId>, addr: SockAddr) -> Answer {
-    let (id, addr) = (id.lookup()?, addr.get().map_err(|_| Errno::INVAL)?);
-    if lock(&id.state).phase != CmPhase::Idle {
-        return Err(Errno::INVAL);
+    let (id, addr) = (id.lookup()?, addr.get().map_err(|wrong| no_address("addr", wrong))?);
+    let phase = lock(&id.state).phase;
+    if phase != CmPhase::Idle {
+        return Err(errno!(
+            INVAL,
+            "the id {}, and only a new one can be bound; create another",
+            phase.text()
+        ));
     }
     let routes = routes_here(addr)?;
     reserve::reserve(id, addr, &routes)?;
@@ -37,22 +53,31 @@ pub(crate) fn rdma_resolve_addr(
     _timeout_ms: i32,
 ) -> Answer<Option<Handle<CmId>>> {
     let held = id.lookup()?;
-    let peer = dst_addr.get().map_err(|_| Errno::INVAL)?;
+    let peer = dst_addr.get().map_err(|wrong| no_address("dst_addr", wrong))?;
     let source = match src_addr.get() {
         Ok(source) => Some(source),
         Err(BadAddress::Missing) => None,
-        Err(BadAddress::Family(_)) => return Err(Errno::INVAL),
+        Err(wrong) => return Err(no_address("src_addr", wrong)),
     };
     let own = {
         let state = lock(&held.state);
         match state.phase {
             CmPhase::Idle => source,
             CmPhase::Bound => state.local,
-            _ => return Err(Errno::INVAL),
+            phase => {
+                return Err(errno!(
+                    INVAL,
+                    "the id {}, and an address is resolved once for each; create another",
+                    phase.text()
+                ));
+            }
         }
     };
     if own.is_some_and(|own| own.is_ipv4() != peer.is_ipv4()) {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "src_addr and dst_addr are of different families; pass both as IPv4, or both as IPv6"
+        ));
     }
     if let Some(own) = own {
         routes_here(own)?;
@@ -72,7 +97,11 @@ pub(crate) fn rdma_resolve_route(id: Handle<CmId>, _timeout_ms: i32) -> Answer<O
     let held = id.lookup()?;
     let mut state = lock(&held.state);
     if state.phase != CmPhase::AddrResolved {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "the id {}; call rdma_resolve_addr first, and wait for RDMA_CM_EVENT_ADDR_RESOLVED",
+            state.phase.text()
+        ));
     }
     state.phase = CmPhase::RouteResolved;
     write_path(held, &mut state);

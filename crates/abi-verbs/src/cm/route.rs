@@ -4,13 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
 
 use ffi::{Out, lock};
-use host::real::remark;
 
 use crate::answer::Answer;
 use crate::cm::shared::{SHARED, Shared};
 use crate::discovery::device;
 use crate::engine::side;
-use crate::errno::Errno;
+use crate::errno::{Errno, errno};
 use crate::objects::{Context, Engine};
 use crate::resources::{context, pd};
 use crate::slab::Handle;
@@ -23,7 +22,9 @@ pub(crate) fn context(device: usize) -> Answer<Handle<Context>> {
     if let Some(shared) = all.iter().find(is_this).filter(|shared| shared.context.lookup().is_ok()) {
         return Ok(shared.context);
     }
-    let context = context::open(*device::all().get(device).ok_or(Errno::NODEV)?)?;
+    let context = context::open(*device::all().get(device).ok_or_else(|| {
+        errno!(NODEV, "NICETY_VERBS_DEVICES names no such device; nicety run --device adds one")
+    })?)?;
     let pd = pd::ibv_alloc_pd(context)?;
     all.push(Shared { process, device, context, pd });
     Ok(context)
@@ -35,7 +36,10 @@ pub(crate) type Route = (usize, SocketAddr);
 /// The devices that can listen at an address of this host.
 pub(crate) fn routes_here(addr: SocketAddr) -> Answer<Vec<Route>> {
     if !is_here(addr.ip()) {
-        return Err(Errno(libc::EADDRNOTAVAIL));
+        return Err(Errno(libc::EADDRNOTAVAIL).because(format_args!(
+            "addr: {} is no address of this host; pass one that ip address lists, or 0.0.0.0 for all",
+            addr.ip()
+        )));
     }
     let mut routes = Vec::new();
     for (index, device) in device::all().iter().enumerate() {
@@ -46,7 +50,15 @@ pub(crate) fn routes_here(addr: SocketAddr) -> Answer<Vec<Route>> {
             routes.push((index, addr));
         }
     }
-    if routes.is_empty() { Err(Errno::NODEV) } else { Ok(routes) }
+    match routes.is_empty() {
+        true => Err(errno!(
+            NODEV,
+            "no device listens at {}: nicety run --device iwarp@{} adds one that does",
+            addr.ip(),
+            addr.ip()
+        )),
+        false => Ok(routes),
+    }
 }
 
 /// A device's index in the list, and the source address on this host.
@@ -74,10 +86,9 @@ pub(crate) fn way_to(peer: IpAddr, from: Option<IpAddr>) -> Answer<Start> {
             return Ok((index, side));
         }
     }
-    remark(format_args!(
+    Err(route.err().unwrap_or(Errno::NODEV).remarked(format_args!(
         "no device leads to {peer}: shm reaches this host alone; for others nicety run --device iwarp@ADDRESS"
-    ));
-    Err(route.err().unwrap_or(Errno::NODEV))
+    )))
 }
 
 /// A peer's address as an engine's device knows it.
@@ -122,7 +133,10 @@ pub(crate) fn rdma_get_devices(num_devices: Out<i32>) -> Answer<*mut Handle<Cont
 
 pub(crate) fn rdma_free_devices(list: Out<Handle<Context>>) -> Answer {
     let mut lists = lock(&LISTS);
-    let at = lists.iter().position(|known| known.as_ptr().addr() == list.addr()).ok_or(Errno::INVAL)?;
+    let at = lists
+        .iter()
+        .position(|known| known.as_ptr().addr() == list.addr())
+        .ok_or_else(|| errno!(INVAL, "list is none that rdma_get_devices has returned; free each once"))?;
     lists.swap_remove(at);
     Ok(())
 }

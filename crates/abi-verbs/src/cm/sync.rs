@@ -11,7 +11,7 @@ use crate::answer::Answer;
 use crate::cm::addrinfo::addresses;
 use crate::cm::destroy::{acknowledge, disconnect, rdma_destroy_id};
 use crate::cm::{endpoint, event, id, resolve};
-use crate::errno::Errno;
+use crate::errno::{Errno, errno, missing};
 use crate::objects::{CmId, CmPhase, Pd, QpTemplate};
 use crate::slab::{Handle, Held};
 
@@ -23,8 +23,12 @@ pub(crate) fn poll_event(id: Handle<CmId>) -> Answer<Option<RawFd>> {
         Err(until) => Ok(until),
         Ok(event) if event.status == 0 => Ok(None),
         // Positive numbers are reject reasons from the peer.
-        Ok(event) if event.status > 0 => Err(Errno(libc::ECONNREFUSED)),
-        Ok(event) => Err(Errno(-event.status)),
+        Ok(event) if event.status > 0 => Err(Errno(libc::ECONNREFUSED).because(format_args!(
+            "the peer has rejected the connection, or nobody listens at its address; start the listener first"
+        ))),
+        Ok(event) => Err(Errno(-event.status).because(format_args!(
+            "the event that answers this call reports a failure: no connection to the peer"
+        ))),
     }
 }
 
@@ -40,11 +44,15 @@ fn next(id: Held<CmId>) -> Answer<Result<rdma_cm_event, Option<RawFd>>> {
 /// `rdma_create_ep`.
 pub(crate) fn rdma_get_request(listen: Handle<CmId>, id: Out<Handle<CmId>>) -> Answer<Option<RawFd>> {
     let listener = listen.lookup()?;
-    let place = id.required(Errno::INVAL)?;
+    let place = id.required_or(|| missing("id"))?;
     let template = {
         let state = lock(&listener.state);
         if !state.is_sync || state.phase != CmPhase::Listening {
-            return Err(Errno::INVAL);
+            return Err(errno!(
+                INVAL,
+                "the listen id {} or has an event channel; pass one that was created without a channel and listens",
+                state.phase.text()
+            ));
         }
         state.template
     };
@@ -54,7 +62,11 @@ pub(crate) fn rdma_get_request(listen: Handle<CmId>, id: Out<Handle<CmId>>) -> A
         Ok(event) => event,
     };
     if event.event.cast_unsigned() != n::RDMA_CM_EVENT_CONNECT_REQUEST {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "event {} arrived at the listener instead of a connect request",
+            event.event
+        ));
     }
     let new = Handle::<CmId>::from_ptr(event.id).lookup()?;
     // The new identifier holds the event of its request.
@@ -62,8 +74,9 @@ pub(crate) fn rdma_get_request(listen: Handle<CmId>, id: Out<Handle<CmId>>) -> A
     listener.update_c(|seen| seen.event = std::ptr::null_mut());
     new.update_c(|seen| seen.event = told);
     if let Some(Err(why)) = template.map(|template| template.create_qp(new)) {
-        rdma_destroy_id(new.handle())?;
-        return Err(why);
+        return Err(why.after(|| {
+            let _ = rdma_destroy_id(new.handle());
+        }));
     }
     place.set(new.handle());
     Ok(None)
@@ -75,16 +88,21 @@ pub(crate) fn rdma_create_ep(
     pd: Handle<Pd>,
     init: Out<ibv_qp_init_attr>,
 ) -> Answer {
-    let place = id.required(Errno::INVAL)?;
-    let info = res.get().ok_or(Errno::INVAL)?;
+    let place = id.required_or(|| missing("id"))?;
+    let info = res.get().ok_or_else(|| missing("res"))?;
     let is_datagram = info.ai_port_space.cast_unsigned() == n::RDMA_PS_UDP;
     if info.ai_qp_type.cast_unsigned() != if is_datagram { n::IBV_QPT_UD } else { n::IBV_QPT_RC } {
-        return Err(Errno::OPNOTSUPP);
+        return Err(errno!(
+            OPNOTSUPP,
+            "res.ai_qp_type is {}; RDMA_PS_TCP takes IBV_QPT_RC, and RDMA_PS_UDP IBV_QPT_UD",
+            info.ai_qp_type
+        ));
     }
     let new = id::create_id(Handle::NULL, std::ptr::null_mut(), info.ai_port_space)?;
     if let Err(why) = prepare(new.lookup()?, &info, pd, init) {
-        rdma_destroy_ep(new)?;
-        return Err(why);
+        return Err(why.after(|| {
+            let _ = rdma_destroy_ep(new);
+        }));
     }
     place.set(new);
     Ok(())

@@ -11,7 +11,7 @@ use rdma_abi::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSP
 use rdma_abi::verbs::ibv_device;
 
 use crate::answer::Answer;
-use crate::errno::Errno;
+use crate::errno::errno;
 use crate::slab::{Handle, Object, Slab};
 
 /// A device that a program may open.
@@ -33,6 +33,7 @@ pub(crate) struct CDevice {
 
 impl Object for Device {
     type C = CDevice;
+    const NAME: &'static str = "ibv_device";
     const PLACES: usize = 256;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Device> = Slab::new();
@@ -156,7 +157,10 @@ pub(crate) fn ibv_get_device_list(num_devices: Out<i32>) -> Answer<*mut Handle<D
 
 pub(crate) fn ibv_free_device_list(list: Out<Handle<Device>>) -> Answer {
     let mut lists = lock(&LISTS);
-    let at = lists.iter().position(|known| known.as_ptr().addr() == list.addr()).ok_or(Errno::INVAL)?;
+    let at = lists
+        .iter()
+        .position(|known| known.as_ptr().addr() == list.addr())
+        .ok_or_else(|| errno!(INVAL, "list is none that ibv_get_device_list has returned; free each once"))?;
     lists.swap_remove(at);
     Ok(())
 }

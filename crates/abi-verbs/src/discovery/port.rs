@@ -12,7 +12,7 @@ use crate::answer::Answer;
 use crate::discovery::device::{self, DeviceKind, chars, guid};
 use crate::discovery::interface;
 use crate::engine;
-use crate::errno::Errno;
+use crate::errno::{Errno, errno, missing};
 use crate::objects::{Context, Pd};
 use crate::resources::ah::Ah;
 use crate::slab::{Handle, Held, Object};
@@ -88,7 +88,7 @@ fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
 
 pub(crate) fn ibv_query_device(context: Handle<Context>, attr: Out<ibv_device_attr>) -> Answer {
     let found = attributes(context.lookup()?)?;
-    attr.required(Errno::INVAL)?.set(found);
+    attr.required_or(|| missing("device_attr"))?.set(found);
     Ok(())
 }
 
@@ -114,7 +114,7 @@ fn zeroed() -> ibv_device_attr_ex {
 /// have more or fewer fields.
 fn copy_truncated<T: Copy>(found: &T, place: *mut u8, size: usize) -> Answer {
     if place.is_null() {
-        return Err(Errno::INVAL);
+        return Err(missing("the place of the result"));
     }
     // SAFETY: the program states the size of its buffer; the structure is plain numbers. Test: as above.
     unsafe {
@@ -130,7 +130,7 @@ fn copy_truncated<T: Copy>(found: &T, place: *mut u8, size: usize) -> Answer {
 
 /// Checks the port number: the only port is 1.
 fn check_port(port: u32) -> Answer {
-    if port == 1 { Ok(()) } else { Err(Errno::INVAL) }
+    if port == 1 { Ok(()) } else { Err(errno!(INVAL, "port_num is {port}, but the device has only port 1")) }
 }
 
 /// Width and speed of a port with four lanes at 25 Gb/s; there is no physical link.
@@ -186,7 +186,10 @@ pub(crate) fn ibv_query_port(
 /// The GID at this index.
 pub(crate) fn gid(context: Held<Context>, port: u32, index: u32) -> Answer<ibv_gid> {
     check_port(port)?;
-    context.engine.gids.get(index as usize).copied().ok_or(Errno::INVAL)
+    context.engine.gids.get(index as usize).copied().ok_or_else(|| {
+        let count = context.engine.gids.len();
+        errno!(INVAL, "index is {index}, but the GID table has {count} entries (ibv_port_attr.gid_tbl_len)")
+    })
 }
 
 pub(crate) fn ibv_query_gid(
@@ -195,9 +198,10 @@ pub(crate) fn ibv_query_gid(
     index: i32,
     place: Out<ibv_gid>,
 ) -> Answer {
-    let index = u32::try_from(index).map_err(|_| Errno::INVAL)?;
+    let index =
+        u32::try_from(index).map_err(|_| errno!(INVAL, "index is {index}; the GID table begins at 0"))?;
     let found = gid(context.lookup()?, port_num.into(), index)?;
-    place.required(Errno::INVAL)?.set(found);
+    place.required_or(|| missing("gid"))?.set(found);
     Ok(())
 }
 
@@ -216,7 +220,7 @@ pub(crate) fn ibv_query_gid_type(
     kind: Out<i32>,
 ) -> Answer {
     gid(context.lookup()?, port_num.into(), index)?;
-    kind.required(Errno::INVAL)?.set(gid_kind().2);
+    kind.required_or(|| missing("type"))?.set(gid_kind().2);
     Ok(())
 }
 
@@ -241,7 +245,10 @@ pub(crate) fn _ibv_query_gid_ex(
     let context = context.lookup()?;
     let gid = gid(context, port_num, gid_index)?;
     if flags != 0 || entry_size == 0 {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "flags is {flags} and entry_size {entry_size}; pass 0, and the size of an ibv_gid_entry"
+        ));
     }
     let found = entry(gid, gid_index, interface_of(context)?);
     copy_truncated(&found, std::ptr::with_exposed_provenance_mut(place.addr()), entry_size)
@@ -259,9 +266,14 @@ pub(crate) fn _ibv_query_gid_table(
         let context = context.lookup()?;
         let gids = &context.engine.gids;
         if flags != 0 || entry_size == 0 || max_entries < gids.len() {
-            return Err(Errno::INVAL);
+            return Err(errno!(
+                INVAL,
+                "max_entries is {max_entries}, but the GID table has {} entries",
+                gids.len()
+            ));
         }
-        let place: *mut u8 = std::ptr::with_exposed_provenance_mut(entries.required(Errno::INVAL)?.addr());
+        let place: *mut u8 =
+            std::ptr::with_exposed_provenance_mut(entries.required_or(|| missing("entries"))?.addr());
         let interface = interface_of(context)?;
         for (index, gid) in (0_u32..).zip(gids) {
             let at = place.wrapping_add((index as usize).wrapping_mul(entry_size));
@@ -269,16 +281,19 @@ pub(crate) fn _ibv_query_gid_table(
         }
         Ok(gids.len() as isize)
     };
-    table().unwrap_or_else(|why: Errno| -(why.0 as isize))
+    table().unwrap_or_else(|why: Errno| {
+        why.report("ibv_query_gid_table");
+        -(why.0 as isize)
+    })
 }
 
 pub(crate) fn ibv_query_pkey(context: Handle<Context>, port_num: u8, index: i32, pkey: Out<u16>) -> Answer {
     context.lookup()?;
     check_port(port_num.into())?;
     if index != 0 {
-        return Err(Errno::INVAL);
+        return Err(errno!(INVAL, "index is {index}, but the P_Key table has only entry 0"));
     }
-    pkey.required(Errno::INVAL)?.set(PKEY);
+    pkey.required_or(|| missing("pkey"))?.set(PKEY);
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! The device's queue pair behind a program's: creating it, and registering it with the engine while it is in use.
 
+use std::sync::atomic::AtomicBool;
+
 use verbs::QpInit;
 
 use crate::answer::Answer;
@@ -19,7 +21,8 @@ impl DeviceQp {
         let qp = pd.create_qp(init)?;
         let bridge = is_datagram.then(|| engine.datagrams()?.bridge(qp.reported_qp_num(), &engine.pairing));
         let bridge = bridge.transpose()?;
-        Ok(Self { qp, gate: Gate::default(), bridge, disconnect_hold: DisconnectHold::default() })
+        let (gate, disconnect_hold) = (Gate::default(), DisconnectHold::default());
+        Ok(Self { qp, gate, bridge, disconnect_hold, is_explained: AtomicBool::new(false) })
     }
 
     /// Routes the device's events to the program's queue pair, and connects a UD queue pair with its bridge.

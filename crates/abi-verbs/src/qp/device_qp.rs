@@ -4,7 +4,7 @@
 //! has the same visible number ([`verbs::QpInit::reported_qp_num`]). Nothing of the former connection can reach the next one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::qp::disconnect_hold::DisconnectHold;
 use crate::qp::gate::Gate;
@@ -17,6 +17,8 @@ pub(crate) struct DeviceQp {
     /// For UD: the bridge at its other end.
     pub(crate) bridge: Option<Arc<Bridge>>,
     pub(crate) disconnect_hold: DisconnectHold,
+    /// The log has the reason of its failure.
+    pub(crate) is_explained: AtomicBool,
 }
 
 /// The current device queue pair of a queue pair. A program must not reset a queue pair while another of its threads uses it in a call, as the

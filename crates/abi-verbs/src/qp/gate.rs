@@ -8,7 +8,7 @@ use ffi::lock;
 use verbs::{Data, Qp, SendFlags, SendOp, SendWr, Sge};
 
 use crate::answer::Answer;
-use crate::errno::Errno;
+use crate::errno::{Errno, errno};
 
 /// Requests that wait for the connection.
 #[derive(Default)]
@@ -68,7 +68,11 @@ impl Gate {
         }
         for (taken, wr) in wrs.iter().enumerate() {
             if waiting.kept.len() >= room as usize {
-                return Err((taken, Errno::NOMEM));
+                let full = errno!(
+                    NOMEM,
+                    "the send queue is full: {room} requests (cap.max_send_wr) wait for the connection; wait until it is established"
+                );
+                return Err((taken, full));
             }
             check(qp, wr).map_err(|why| (taken, why))?;
             let data = match wr.data {
@@ -100,9 +104,19 @@ impl Gate {
 /// Checks the sizes of a request, as posting it would.
 fn check(qp: &Qp, wr: &SendWr<'_>) -> Answer {
     let cap = &qp.init().cap;
-    let fits = match wr.data {
-        Data::Sges(sges) => sges.len() <= cap.max_send_sge as usize,
-        Data::Inline(bytes) => bytes.len() <= cap.max_inline as usize && !wr.op.fetches(),
-    };
-    if fits { Ok(()) } else { Err(Errno::INVAL) }
+    match wr.data {
+        Data::Sges(sges) => {
+            verbs::Error::check_limit("the number of SGEs", sges.len() as u64, cap.max_send_sge.into())?;
+        }
+        Data::Inline(_) if wr.op.fetches() => {
+            return Err(errno!(
+                INVAL,
+                "send_flags has IBV_SEND_INLINE, but the operation fetches data; pass a registered sg_list"
+            ));
+        }
+        Data::Inline(bytes) => {
+            verbs::Error::check_limit("inline bytes", bytes.len() as u64, cap.max_inline.into())?;
+        }
+    }
+    Ok(())
 }

@@ -10,7 +10,7 @@ use verbs::{ConnParam, RNR_RETRY_FOREVER, host::Span};
 
 use crate::address;
 use crate::answer::Answer;
-use crate::errno::Errno;
+use crate::errno::{errno, missing};
 use crate::objects::{Qp, Settings};
 use crate::qp::peer_gone;
 use crate::qp::reset::reset;
@@ -22,7 +22,7 @@ use crate::slab::{Handle, Held};
 const PATIENCE: Span = Span::from_secs(60);
 
 pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i32) -> Answer {
-    change(qp.lookup()?, &attr.get().ok_or(Errno::INVAL)?, attr_mask.cast_unsigned())
+    change(qp.lookup()?, &attr.get().ok_or_else(|| missing("attr"))?, attr_mask.cast_unsigned())
 }
 
 /// Moves a queue pair to the state in the attributes, and stores the attributes in the mask.
@@ -82,7 +82,7 @@ pub(crate) fn by_librdmacm(state: u32, is_datagram: bool) -> Answer<(ibv_qp_attr
         n::IBV_QPS_INIT => n::IBV_QPS_RESET,
         n::IBV_QPS_RTR => n::IBV_QPS_INIT,
         n::IBV_QPS_RTS => n::IBV_QPS_RTR,
-        _ => return Err(Errno::INVAL),
+        _ => return Err(errno!(INVAL, "qp_attr.qp_state is {}; pass INIT, RTR or RTS", states::name(state))),
     };
     let mut attr = Settings::default().0;
     attr.qp_state = state as c_int;
@@ -149,7 +149,7 @@ pub(crate) fn ibv_query_qp(
     init: Out<ibv_qp_init_attr>,
 ) -> Answer {
     let qp = qp.lookup()?;
-    let place = attr.required(Errno::INVAL)?;
+    let place = attr.required_or(|| missing("attr"))?;
     let mut found = lock(&qp.settings).0;
     let state = qp.state_now() as c_int;
     (found.qp_state, found.cur_qp_state, found.cap) = (state, state, qp.init.cap);
@@ -162,12 +162,16 @@ pub(crate) fn ibv_query_qp(
 /// Reports no ECE options: only some vendors' devices have them.
 pub(crate) fn ibv_query_ece(qp: Handle<Qp>, ece: Out<ibv_ece>) -> Answer {
     qp.lookup()?;
-    ece.required(Errno::INVAL)?.set(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 });
+    ece.required_or(|| missing("ece"))?.set(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 });
     Ok(())
 }
 
 pub(crate) fn ibv_set_ece(qp: Handle<Qp>, ece: In<ibv_ece>) -> Answer {
     qp.lookup()?;
-    let ece = ece.required(Errno::INVAL)?;
-    if ece.vendor_id == 0 && ece.comp_mask == 0 { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+    let ece = ece.required_or(|| missing("ece"))?;
+    if ece.vendor_id == 0 && ece.comp_mask == 0 {
+        Ok(())
+    } else {
+        Err(errno!(OPNOTSUPP, "ece has options, and the device has none; pass zeros"))
+    }
 }

@@ -7,6 +7,7 @@ use ffi::lock;
 use verbs::{Wc, WcOpcode, WcStatus};
 
 use crate::objects::{AsyncQpEvent, Cq, Qp};
+use crate::qp::failed_completion;
 use crate::resources::event;
 use crate::slab::Held;
 
@@ -24,7 +25,7 @@ pub(crate) fn report_drained(qp: Held<Qp>) {
     }
 }
 
-/// Moves the completions that are not withheld to the front; returns their number.
+/// Moves the completions that are not withheld to the front, and reports those with errors; returns their number.
 #[cold]
 #[inline(never)]
 pub(crate) fn remove_withheld(cq: Held<Cq>, wcs: &mut [Wc]) -> usize {
@@ -36,6 +37,7 @@ pub(crate) fn remove_withheld(cq: Held<Cq>, wcs: &mut [Wc]) -> usize {
             kept += 1;
         }
     }
+    failed_completion::report(cq, &wcs[..kept]);
     kept
 }
 

@@ -10,7 +10,7 @@ use rdma_abi::verbs::*;
 use verbs::{QpCap, QpInit};
 
 use crate::answer::Answer;
-use crate::errno::Errno;
+use crate::errno::{errno, missing};
 use crate::objects::{Context, Cq, Engine, Pd, Qp, Srq};
 use crate::qp::device_qp::{CurrentDeviceQp, DeviceQp};
 use crate::requests::builder;
@@ -59,7 +59,17 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
     let is_datagram = init.qp_type as u32 == n::IBV_QPT_UD;
     // UD needs to count its posted receives, which a shared queue does not allow.
     if !is_datagram && init.qp_type as u32 != n::IBV_QPT_RC || is_datagram && srq.is_some() {
-        return Err(Errno::OPNOTSUPP);
+        return Err(match is_datagram {
+            true => errno!(
+                OPNOTSUPP,
+                "qp_init_attr.srq is set, but a UD queue pair takes no shared receive queue; set it to NULL"
+            ),
+            false => errno!(
+                OPNOTSUPP,
+                "qp_init_attr.qp_type is {}; there are IBV_QPT_RC (2) and IBV_QPT_UD (4)",
+                init.qp_type
+            ),
+        });
     }
     let cap = cap_of(&init.cap);
     let engine = pd.context().lookup()?.engine.clone();
@@ -126,7 +136,7 @@ fn enter(engine: &Engine, handle: Handle<Qp>) -> Answer<Handle<Qp>> {
 }
 
 pub(crate) fn ibv_create_qp(pd: Handle<Pd>, init: Out<ibv_qp_init_attr>) -> Answer<Handle<Qp>> {
-    let mut found = init.get().ok_or(Errno::INVAL)?;
+    let mut found = init.get().ok_or_else(|| missing("qp_init_attr"))?;
     let qp = create(pd, &mut found, false)?;
     init.set(found);
     Ok(qp)
@@ -143,9 +153,9 @@ const CALLS: u32 = n::IBV_QP_EX_WITH_RDMA_WRITE
     | n::IBV_QP_EX_WITH_SEND_WITH_INV;
 
 pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_qp_init_attr_ex>) -> Answer<Handle<Qp>> {
-    let mut found = init.get().ok_or(Errno::INVAL)?;
+    let mut found = init.get().ok_or_else(|| missing("qp_init_attr_ex"))?;
     if found.comp_mask & n::IBV_QP_INIT_ATTR_PD == 0 {
-        return Err(Errno::INVAL);
+        return Err(errno!(INVAL, "qp_init_attr_ex.comp_mask lacks IBV_QP_INIT_ATTR_PD; set it, and pd"));
     }
     let (mut plain, has_calls) = plain(&found)?;
     let qp = create(Handle::from_ptr(found.pd), &mut plain, has_calls)?;
@@ -167,7 +177,14 @@ pub(crate) fn plain(found: &ibv_qp_init_attr_ex) -> Answer<(ibv_qp_init_attr, bo
         && (!asks(n::IBV_QP_INIT_ATTR_CREATE_FLAGS) || found.create_flags == 0)
         && (!has_calls || found.send_ops_flags & !u64::from(CALLS) == 0);
     if !is_known {
-        return Err(Errno::OPNOTSUPP);
+        return Err(errno!(
+            OPNOTSUPP,
+            "qp_init_attr_ex.comp_mask is {:#x}, create_flags {:#x} and send_ops_flags {:#x}, of which some are not supported; \
+             comp_mask may be {known:#x}, create_flags 0 and send_ops_flags {CALLS:#x}",
+            found.comp_mask,
+            found.create_flags,
+            found.send_ops_flags
+        ));
     }
     let plain = ibv_qp_init_attr {
         qp_context: found.qp_context,
@@ -184,7 +201,14 @@ pub(crate) fn plain(found: &ibv_qp_init_attr_ex) -> Answer<(ibv_qp_init_attr, bo
 /// NULL for a queue pair created without the builder calls.
 pub(crate) fn ibv_qp_to_qp_ex(qp: Handle<Qp>) -> Answer<*mut ibv_qp_ex> {
     let held = qp.lookup()?;
-    if held.has_calls { Ok(qp.cast()) } else { Err(Errno::OPNOTSUPP) }
+    if held.has_calls {
+        Ok(qp.cast())
+    } else {
+        Err(errno!(
+            OPNOTSUPP,
+            "qp was created without IBV_QP_INIT_ATTR_SEND_OPS_FLAGS; create it by ibv_create_qp_ex with them"
+        ))
+    }
 }
 
 pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {

@@ -1,7 +1,6 @@
 //! Moving queue pairs to RESET (`ibv_modify_qp(3)`; IBA 10.3.1), as connection pools do to reuse them.
 
 use ffi::lock;
-use verbs::host::real::remark;
 
 use crate::answer::Answer;
 use crate::objects::{Qp, Settings};
@@ -18,12 +17,12 @@ pub(crate) fn reset(qp: Held<Qp>) -> Answer {
     let engine = qp.context.lookup()?.engine.clone();
     let former = qp.device_qp();
     let number = former.qp.reported_qp_num();
-    let next = DeviceQp::create(&engine, former.qp.pd(), former.qp.init(), qp.is_datagram()).inspect_err(|why| {
-        remark(format_args!(
+    let next = DeviceQp::create(&engine, former.qp.pd(), former.qp.init(), qp.is_datagram()).map_err(|why| {
+        why.remarked(format_args!(
             "queue pair {number:#x} cannot be reset, which takes one more of its device for a moment (errno {}): destroy one \
              that is not used",
             why.0
-        ));
+        ))
     })?;
     former.drain(&engine);
     let mut objects = lock(&engine.objects);

@@ -1,12 +1,12 @@
 //! The state changes that `ibv_modify_qp(3)` allows, and the attributes of each, as in the kernel (IBA 11.2.5.2, table 91).
 
-use std::ops::RangeInclusive;
+use std::borrow::Cow;
 
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::ibv_qp_attr;
 
 use crate::answer::Answer;
-use crate::errno::Errno;
+use crate::errno::{Errno, errno};
 
 /// The required and the optional attributes of a state change.
 #[derive(Clone, Copy)]
@@ -62,21 +62,108 @@ const fn of_init(is_datagram: bool) -> u32 {
 /// [`Errno::INVAL`] for what a card rejects, [`Errno::OPNOTSUPP`] for features that our devices do not have.
 pub(crate) fn check(from: u32, to: u32, attr: &ibv_qp_attr, mask: u32, is_datagram: bool) -> Answer {
     if to == n::IBV_QPS_SQD || mask & n::IBV_QP_ALT_PATH != 0 {
-        return Err(Errno::OPNOTSUPP);
+        return Err(errno!(
+            OPNOTSUPP,
+            "attr.qp_state SQD and alternate paths (IBV_QP_ALT_PATH) are not supported; leave them out"
+        ));
     }
-    let Attributes { required, optional } = attributes(from, to, is_datagram).ok_or(Errno::INVAL)?;
+    let Attributes { required, optional } =
+        attributes(from, to, is_datagram).ok_or_else(|| no_change(from, to))?;
     if mask & required != required || mask & !(required | optional | n::IBV_QP_STATE) != 0 {
-        return Err(Errno::INVAL);
+        return Err(wrong_mask(from, to, required & !mask, mask & !(required | optional | n::IBV_QP_STATE)));
     }
-    let is_in = |flag, value: u32, range: RangeInclusive<u32>| mask & flag == 0 || range.contains(&value);
-    let are_sound = is_in(n::IBV_QP_CUR_STATE, attr.cur_qp_state as u32, from..=from)
-        && is_in(n::IBV_QP_PORT, attr.port_num.into(), 1..=1)
-        && is_in(n::IBV_QP_PKEY_INDEX, attr.pkey_index.into(), 0..=0)
-        && is_in(n::IBV_QP_PATH_MTU, attr.path_mtu as u32, n::IBV_MTU_256..=n::IBV_MTU_4096)
-        && is_in(n::IBV_QP_DEST_QPN, attr.dest_qp_num, 0..=0xff_ffff)
-        && is_in(n::IBV_QP_MIN_RNR_TIMER, attr.min_rnr_timer.into(), 0..=31)
-        && is_in(n::IBV_QP_TIMEOUT, attr.timeout.into(), 0..=31)
-        && is_in(n::IBV_QP_RETRY_CNT, attr.retry_cnt.into(), 0..=7)
-        && is_in(n::IBV_QP_RNR_RETRY, attr.rnr_retry.into(), 0..=7);
-    if are_sound { Ok(()) } else { Err(Errno::INVAL) }
+    let mtus = n::IBV_MTU_256..=n::IBV_MTU_4096;
+    let values = [
+        (n::IBV_QP_CUR_STATE, "cur_qp_state", attr.cur_qp_state as u32, from..=from),
+        (n::IBV_QP_PORT, "port_num", attr.port_num.into(), 1..=1),
+        (n::IBV_QP_PKEY_INDEX, "pkey_index", attr.pkey_index.into(), 0..=0),
+        (n::IBV_QP_PATH_MTU, "path_mtu", attr.path_mtu as u32, mtus),
+        (n::IBV_QP_DEST_QPN, "dest_qp_num", attr.dest_qp_num, 0..=0xff_ffff),
+        (n::IBV_QP_MIN_RNR_TIMER, "min_rnr_timer", attr.min_rnr_timer.into(), 0..=31),
+        (n::IBV_QP_TIMEOUT, "timeout", attr.timeout.into(), 0..=31),
+        (n::IBV_QP_RETRY_CNT, "retry_cnt", attr.retry_cnt.into(), 0..=7),
+        (n::IBV_QP_RNR_RETRY, "rnr_retry", attr.rnr_retry.into(), 0..=7),
+    ];
+    let wrong = values.iter().find(|(flag, _, value, range)| mask & flag != 0 && !range.contains(value));
+    wrong.map_or(Ok(()), |(_, name, value, range)| {
+        let (low, high) = (range.start(), range.end());
+        Err(match low == high {
+            true => errno!(INVAL, "attr.{name} is {value}; the only possible value is {low}"),
+            false => errno!(INVAL, "attr.{name} is {value}; pass {low} to {high}"),
+        })
+    })
+}
+
+/// The error of a state change that is not allowed.
+#[cold]
+fn no_change(from: u32, to: u32) -> Errno {
+    let (from_name, to_name) = (name(from), name(to));
+    match from {
+        n::IBV_QPS_ERR | n::IBV_QPS_SQE => errno!(
+            INVAL,
+            "attr.qp_state is {to_name}, but the queue pair is in {from_name}; move it to RESET first, then to INIT, RTR and RTS"
+        ),
+        _ => errno!(
+            INVAL,
+            "attr.qp_state is {to_name}, but the queue pair is in {from_name}; the order is RESET, INIT, RTR, RTS, one call for each"
+        ),
+    }
+}
+
+/// The error of an attribute mask that lacks required attributes, or has others.
+#[cold]
+fn wrong_mask(from: u32, to: u32, lacks: u32, extra: u32) -> Errno {
+    let (from, to) = (name(from), name(to));
+    match lacks {
+        0 => errno!(
+            INVAL,
+            "attr_mask has {}, which must not change from {from} to {to}; leave it out",
+            flags(extra)
+        ),
+        _ => errno!(
+            INVAL,
+            "attr_mask lacks {}, which the change from {from} to {to} needs; set it, and the attribute",
+            flags(lacks)
+        ),
+    }
+}
+
+/// The name of a state.
+pub(crate) fn name(state: u32) -> Cow<'static, str> {
+    let names = ["RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"];
+    names.get(state as usize).map_or_else(|| format!("{state} (no state)").into(), |name| (*name).into())
+}
+
+/// The names of the flags of an attribute mask, in the order of their bits.
+fn flags(mask: u32) -> String {
+    let names = [
+        "STATE",
+        "CUR_STATE",
+        "EN_SQD_ASYNC_NOTIFY",
+        "ACCESS_FLAGS",
+        "PKEY_INDEX",
+        "PORT",
+        "QKEY",
+        "AV",
+        "PATH_MTU",
+        "TIMEOUT",
+        "RETRY_CNT",
+        "RNR_RETRY",
+        "RQ_PSN",
+        "MAX_QP_RD_ATOMIC",
+        "ALT_PATH",
+        "MIN_RNR_TIMER",
+        "SQ_PSN",
+        "MAX_DEST_RD_ATOMIC",
+        "PATH_MIG_STATE",
+        "CAP",
+        "DEST_QPN",
+    ];
+    let known = names.iter().enumerate().filter(|(bit, _)| mask & 1 << bit != 0);
+    let mut text: Vec<String> = known.map(|(_, name)| format!("IBV_QP_{name}")).collect();
+    let rest = mask >> names.len() << names.len();
+    if rest != 0 {
+        text.push(format!("{rest:#x}"));
+    }
+    text.join(" and ")
 }

@@ -10,7 +10,7 @@ use rdma_abi::verbs::*;
 use verbs::{Data, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
 use crate::answer::{self, Answer};
-use crate::errno::Errno;
+use crate::errno::{Errno, errno, missing};
 use crate::objects::Qp;
 use crate::requests::post;
 use crate::resources::ah::Ah;
@@ -87,8 +87,17 @@ impl Batch {
     }
 }
 
+/// The error of data for no request.
+#[cold]
+fn not_begun() -> Errno {
+    errno!(
+        INVAL,
+        "data or a destination were set before any request was begun; call ibv_wr_send or another of ibv_wr_*(3) first"
+    )
+}
+
 fn with(change: impl FnOnce(&mut Batch) -> Answer) {
-    answer::void(|| {
+    answer::void("ibv_wr_*", || {
         BATCH.with_borrow_mut(|batch| {
             let changed = change(batch);
             batch.wrong = batch.wrong.or(changed.err());
@@ -124,7 +133,7 @@ extern "C" fn abort(qp: *mut ibv_qp_ex) {
 }
 
 extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
-    answer::posts(|| {
+    answer::posts("ibv_wr_complete", || {
         BATCH.with_borrow_mut(|batch| {
             let posted = post_all(Handle::from_ptr(qp), batch);
             batch.clear();
@@ -136,19 +145,40 @@ extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
 /// Posts all requests or, if one is invalid, none. When the queue fills up, the requests before that stay posted, as in a chain.
 fn post_all(qp: Handle<Qp>, batch: &Batch) -> Answer {
     let qp = qp.lookup()?;
-    batch.wrong.map_or(Ok(()), Err)?;
+    let wrong = |why: Errno| {
+        why.because(format_args!(
+            "an earlier call of the batch has failed, as the log says; nothing is posted"
+        ))
+    };
+    batch.wrong.map_or(Ok(()), |why| Err(wrong(why)))?;
     post::check_state(qp)?;
     let wr = |made: &BuiltRequest| {
         let data = match &made.data {
             DataPosition::Sges(range) => batch.sges.get(range.clone()).map(Data::Sges),
             DataPosition::Inline(range) => batch.inline.get(range.clone()).map(Data::Inline),
         };
-        Ok(SendWr { wr_id: made.wr_id, op: made.op, data: data.ok_or(Errno::INVAL)?, flags: made.flags })
+        Ok(SendWr {
+            wr_id: made.wr_id,
+            op: made.op,
+            data: data.ok_or_else(|| errno!(INVAL, "the data of a request are outside of the batch"))?,
+            flags: made.flags,
+        })
     };
     let device_qp = qp.device_qp();
     if let Some(bridge) = &device_qp.bridge {
         let post = |made: &BuiltRequest| {
-            post::post_to(qp, device_qp, bridge, &wr(made)?, made.to.ok_or(Errno::INVAL)?)
+            post::post_to(
+                qp,
+                device_qp,
+                bridge,
+                &wr(made)?,
+                made.to.ok_or_else(|| {
+                    errno!(
+                        INVAL,
+                        "a request of a UD queue pair has no destination; call ibv_wr_set_ud_addr for each"
+                    )
+                })?,
+            )
         };
         return batch.made.iter().try_for_each(post);
     }
@@ -195,7 +225,7 @@ extern "C" fn atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, add: u6
 extern "C" fn set_ud_addr(_qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qp_num: u32, qkey: u32) {
     with(|batch| {
         let to = Handle::<Ah>::from_ptr(ah).lookup()?.destination(qp_num, qkey)?;
-        batch.made.last_mut().ok_or(Errno::INVAL)?.to = Some(to);
+        batch.made.last_mut().ok_or_else(not_begun)?.to = Some(to);
         Ok(())
     });
 }
@@ -204,7 +234,7 @@ fn set_sges(sges: &[Sge]) {
     with(|batch| {
         let at = batch.sges.len();
         batch.sges.extend_from_slice(sges);
-        batch.made.last_mut().ok_or(Errno::INVAL)?.data = DataPosition::Sges(at..at + sges.len());
+        batch.made.last_mut().ok_or_else(not_begun)?.data = DataPosition::Sges(at..at + sges.len());
         Ok(())
     });
 }
@@ -228,7 +258,7 @@ extern "C" fn set_inline_data(_qp: *mut ibv_qp_ex, addr: *mut c_void, length: us
 
 extern "C" fn set_inline_data_list(_qp: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {
     if list.is_null() {
-        return with(|_| if count == 0 { Ok(()) } else { Err(Errno::INVAL) });
+        return with(|_| if count == 0 { Ok(()) } else { Err(missing("buf_list")) });
     }
     // SAFETY: the program passes as many pieces as it states. Test: `connected_pair_in_c_uses_rare_features` in tests/programs.rs.
     gather(unsafe { std::slice::from_raw_parts(list, count) }.iter().copied());
@@ -239,13 +269,17 @@ fn gather(pieces: impl Iterator<Item = ibv_data_buf>) {
         let at = batch.inline.len();
         for piece in pieces.filter(|piece| piece.length != 0) {
             if piece.addr.is_null() {
-                return Err(Errno::INVAL);
+                return Err(errno!(
+                    INVAL,
+                    "a piece of inline data has address NULL and {} bytes; pass the data",
+                    piece.length
+                ));
             }
             // SAFETY: the program's own bytes, copied during the call. Test: as above.
             let bytes = unsafe { std::slice::from_raw_parts(piece.addr.cast::<u8>(), piece.length) };
             batch.inline.extend_from_slice(bytes);
         }
-        batch.made.last_mut().ok_or(Errno::INVAL)?.data = DataPosition::Inline(at..batch.inline.len());
+        batch.made.last_mut().ok_or_else(not_begun)?.data = DataPosition::Inline(at..batch.inline.len());
         Ok(())
     });
 }

@@ -11,7 +11,7 @@ use rdma_abi::verbs::*;
 use verbs::{Wc, WcOpcode, WcStatus};
 
 use crate::answer;
-use crate::errno::Errno;
+use crate::errno::{Errno, errno, missing};
 use crate::objects::{Channel, Cq};
 use crate::qp::peer_gone::remove_withheld;
 use crate::slab::{Handle, Held};
@@ -24,12 +24,19 @@ const MANY: usize = 16;
 /// Takes up to `count` completions; returns their number, or a negative error number.
 #[inline]
 pub(crate) fn poll(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> c_int {
-    catch_panic(|| take_completions(cq, count, place)).unwrap_or(Err(Errno::IO)).unwrap_or_else(|why| -why.0)
+    let taken = catch_panic(|| take_completions(cq, count, place)).unwrap_or(Err(Errno::IO));
+    taken.unwrap_or_else(|why| {
+        why.report("ibv_poll_cq");
+        -why.0
+    })
 }
 
 #[inline]
 fn take_completions(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno> {
-    let (cq, count) = (cq.lookup()?, usize::try_from(count).map_err(|_| Errno::INVAL)?);
+    let (cq, count) = (
+        cq.lookup()?,
+        usize::try_from(count).map_err(|_| errno!(INVAL, "num_entries is {count}; pass the length of wc"))?,
+    );
     // SAFETY: a program passes room for as many as it states. Test: `perftest_measures_each_operation` in tests/programs.rs.
     let place = unsafe { Out::new(place) };
     let wanted = FEW.min(count);
@@ -64,7 +71,7 @@ fn write_completions(
     source: impl Fn(&Wc) -> Option<u32>,
 ) -> Result<usize, Errno> {
     if !wcs.is_empty() {
-        place.required(Errno::INVAL)?;
+        place.required_or(|| missing("wc"))?;
     }
     wcs.iter().enumerate().for_each(|(at, wc)| place.element(at).set(completion(wc, source(wc))));
     Ok(wcs.len())
@@ -236,7 +243,12 @@ fn next(cq: *mut ibv_cq_ex) -> c_int {
 extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     // SAFETY: a program passes NULL or attributes. Test: as above.
     let asked = unsafe { Out::new(attr) }.get().map_or(0, |attr| attr.comp_mask);
-    if asked == 0 { next(cq) } else { libc::EINVAL }
+    match asked {
+        0 => next(cq),
+        asked => answer::errno("ibv_start_poll", || {
+            Err(errno!(INVAL, "attr.comp_mask is {asked:#x}, of which no bit is known; pass 0"))
+        }),
+    }
 }
 
 extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {

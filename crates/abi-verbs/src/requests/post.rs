@@ -8,9 +8,10 @@ use rdma_abi::verbs::*;
 use verbs::{Data, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
 use crate::answer::Answer;
-use crate::errno::Errno;
+use crate::errno::{Errno, errno};
 use crate::objects::{Qp, Srq};
 use crate::qp::device_qp::DeviceQp;
+use crate::qp::states;
 use crate::resources::ah::Ah;
 use crate::slab::{Handle, Held};
 use crate::ud::{Bridge, Destination, MTU};
@@ -83,14 +84,20 @@ pub(crate) fn post_to(
     to: Destination,
 ) -> Answer {
     if !matches!(wr.op, SendOp::Send | SendOp::SendImm(_)) {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "wr.opcode is none of IBV_WR_SEND and IBV_WR_SEND_WITH_IMM, but the queue pair is UD; use RC"
+        ));
     }
     let len = match wr.data {
         Data::Sges(sges) => sges.iter().map(|sge| sge.length as usize).sum(),
         Data::Inline(bytes) => bytes.len(),
     };
     if len > MTU {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "the elements of wr.sg_list have {len} bytes, but a datagram holds {MTU}; send several"
+        ));
     }
     let room = qp.init.cap.max_send_wr;
     bridge.post(to, || device_qp.gate.post_one(&device_qp.qp, wr, room))?;
@@ -137,7 +144,21 @@ fn send_batch(qp: Held<Qp>, device_qp: &DeviceQp, next: &mut *mut ibv_send_wr) -
 pub(crate) fn check_state(qp: Held<Qp>) -> Answer {
     let state = qp.state.load(std::sync::atomic::Ordering::Relaxed).cast_unsigned();
     let may_send = matches!(state, n::IBV_QPS_RTS | n::IBV_QPS_ERR);
-    if may_send || qp.state_now() == n::IBV_QPS_ERR { Ok(()) } else { Err(Errno::INVAL) }
+    if may_send || qp.state_now() == n::IBV_QPS_ERR { Ok(()) } else { Err(wrong_state(qp)) }
+}
+
+/// The error of a request for a queue pair in a state that does not allow it.
+#[cold]
+#[inline(never)]
+fn wrong_state(qp: Held<Qp>) -> Errno {
+    let (number, state) = (qp.verbs().reported_qp_num(), qp.state_now());
+    let (name, what) =
+        (states::name(state), if state == n::IBV_QPS_RESET { "nothing" } else { "receives only" });
+    errno!(
+        INVAL,
+        "qp {number:#x} is in state {name}, in which {what} may be posted; move it to RTS first (RESET, INIT, RTR, RTS by \
+         ibv_modify_qp, or by connecting its rdma_cm_id)"
+    )
 }
 
 /// Whether inline data in several pieces must be gathered before posting.
@@ -188,7 +209,13 @@ fn operation(wr: &ibv_send_wr) -> Answer<SendOp> {
             SendOp::CompareSwap { remote: word, compare: atomic.compare_add, swap: atomic.swap }
         }
         n::IBV_WR_ATOMIC_FETCH_AND_ADD => SendOp::FetchAdd { remote: word, add: atomic.compare_add },
-        _ => return Err(Errno::OPNOTSUPP),
+        _ => {
+            return Err(errno!(
+                OPNOTSUPP,
+                "wr.opcode is {}; docs/reference/support.md lists what there is",
+                wr.opcode
+            ));
+        }
     })
 }
 
@@ -204,12 +231,13 @@ pub(crate) fn flags(flags: u32) -> SendFlags {
 /// A program's element list: `Sge` has the same layout.
 #[inline]
 pub(crate) fn elements<'a>(list: *const ibv_sge, count: i32) -> Answer<&'a [Sge]> {
-    let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
+    let count = usize::try_from(count)
+        .map_err(|_| errno!(INVAL, "wr.num_sge is {count}; pass the length of wr.sg_list"))?;
     if count == 0 {
         return Ok(&[]);
     }
     if list.is_null() {
-        return Err(Errno::INVAL);
+        return Err(errno!(INVAL, "wr.sg_list is NULL, but wr.num_sge is {count}; pass the elements, or 0"));
     }
     // SAFETY: a program passes as many elements as it states, valid during the call; `Sge` has the layout of `ibv_sge`. Test: as above.
     Ok(unsafe { std::slice::from_raw_parts(list.cast::<Sge>(), count) })
@@ -223,7 +251,11 @@ fn bytes<'a>(piece: &Sge) -> Answer<&'a [u8]> {
         return Ok(&[]);
     }
     if first.is_null() {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "an element of inline data has address NULL and {} bytes; pass the data",
+            piece.length
+        ));
     }
     // SAFETY: the program's own bytes, read during the call. Test: as above.
     Ok(unsafe { std::slice::from_raw_parts(first, piece.length as usize) })
@@ -253,7 +285,7 @@ fn recv_one(qp: Held<Qp>, wr: &ibv_recv_wr) -> Answer {
     if qp.state.load(std::sync::atomic::Ordering::Relaxed).cast_unsigned() == n::IBV_QPS_RESET
         && qp.state_now() == n::IBV_QPS_RESET
     {
-        return Err(Errno::INVAL);
+        return Err(wrong_state(qp));
     }
     let sges = elements(wr.sg_list, wr.num_sge)?;
     let device_qp = qp.device_qp();

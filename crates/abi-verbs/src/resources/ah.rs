@@ -6,7 +6,7 @@ use rdma_abi::verbs::{ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_grh, i
 
 use crate::address::AhDestination;
 use crate::answer::Answer;
-use crate::errno::Errno;
+use crate::errno::{errno, missing};
 use crate::objects::{Context, Pd};
 use crate::slab::{Handle, Held, Object, Slab};
 use crate::ud::Destination;
@@ -20,6 +20,7 @@ pub(crate) struct Ah {
 
 impl Object for Ah {
     type C = ibv_ah;
+    const NAME: &'static str = "ibv_ah";
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Ah> = Slab::new();
@@ -37,7 +38,7 @@ fn create(pd: Held<Pd>, attr: &ibv_ah_attr) -> Answer<Handle<Ah>> {
 }
 
 pub(crate) fn ibv_create_ah(pd: Handle<Pd>, attr: Out<ibv_ah_attr>) -> Answer<Handle<Ah>> {
-    create(pd.lookup()?, &attr.get().ok_or(Errno::INVAL)?)
+    create(pd.lookup()?, &attr.get().ok_or_else(|| missing("attr"))?)
 }
 
 impl Held<Ah> {
@@ -59,9 +60,14 @@ fn way_back(
     grh: Out<ibv_grh>,
 ) -> Answer<ibv_ah_attr> {
     let gids = &context.lookup()?.engine.gids;
-    let (wc, grh) = (wc.get().ok_or(Errno::INVAL)?, grh.get().ok_or(Errno::INVAL)?);
+    let (wc, grh) = (wc.get().ok_or_else(|| missing("wc"))?, grh.get().ok_or_else(|| missing("grh"))?);
     if wc.wc_flags & n::IBV_WC_GRH == 0 || port_num != 1 {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "port_num is {port_num} (the only port is 1), and wc.wc_flags is {:#x}, which needs IBV_WC_GRH: pass the completion of a \
+             received datagram",
+            wc.wc_flags
+        ));
     }
     let own = gids.iter().position(|gid| gid.raw == grh.dgid.raw);
     let grh = ibv_global_route {
@@ -82,7 +88,7 @@ pub(crate) fn ibv_init_ah_from_wc(
     grh: Out<ibv_grh>,
     attr: Out<ibv_ah_attr>,
 ) -> Answer {
-    let place = attr.required(Errno::INVAL)?;
+    let place = attr.required_or(|| missing("ah_attr"))?;
     place.set(way_back(context, port_num, wc, grh)?);
     Ok(())
 }

@@ -11,7 +11,7 @@ use rdma_abi::verbs::ibv_comp_channel;
 use rustix::event::epoll;
 
 use crate::answer::{Answer, fd_to_wait_for};
-use crate::errno::Errno;
+use crate::errno::{errno, missing};
 use crate::objects::{Channel, Context, Cq};
 use crate::slab::{Handle, Object};
 use crate::usage::UseCount;
@@ -19,7 +19,9 @@ use crate::usage::UseCount;
 pub(crate) fn ibv_create_comp_channel(context: Handle<Context>) -> Answer<Handle<Channel>> {
     let channel = context.lookup()?.engine.device.create_comp_channel()?;
     let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let device_fd = channel.fd().ok_or(Errno::OPNOTSUPP)?;
+    let device_fd = channel.fd().ok_or_else(|| {
+        errno!(OPNOTSUPP, "the device has no descriptor for completion events; poll instead")
+    })?;
     epoll::add(&fd, device_fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     let c_part = ibv_comp_channel { context: Context::address(context), fd: fd.as_raw_fd(), refcnt: 0 };
     Channel::slab().insert(c_part, Channel { channel, fd, cqs: Mutex::default(), users: UseCount::default() })
@@ -27,7 +29,7 @@ pub(crate) fn ibv_create_comp_channel(context: Handle<Context>) -> Answer<Handle
 
 pub(crate) fn ibv_destroy_comp_channel(channel: Handle<Channel>) -> Answer {
     let channel = channel.lookup()?;
-    channel.users.check_none()?;
+    channel.users.check_none("completion queues")?;
     channel.remove().map(drop)
 }
 
@@ -38,7 +40,7 @@ pub(crate) fn ibv_get_cq_event(
     cq_context: Out<*mut std::ffi::c_void>,
 ) -> Answer<Option<RawFd>> {
     let channel = channel.lookup()?;
-    let place = cq.required(Errno::INVAL)?;
+    let place = cq.required_or(|| missing("cq"))?;
     while let Some(number) = channel.channel.poll_event() {
         // Skips events of queues destroyed in the meantime.
         let Some(found) = lock(&channel.cqs).get(&number).and_then(|cq| cq.lookup().ok()) else { continue };

@@ -8,7 +8,7 @@ use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 
 use crate::answer::Answer;
-use crate::errno::Errno;
+use crate::errno::{errno, missing};
 use crate::objects::{Channel, Context, Cq};
 use crate::qp::disconnect_hold::DelayedCompletions;
 use crate::requests::poll;
@@ -25,7 +25,11 @@ fn create(
     let engine = &context.lookup()?.engine;
     let channel = channel.lookup_optional()?;
     if vector != 0 {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "comp_vector is {}, but the device has only vector 0",
+            vector.cast_signed()
+        ));
     }
     let cq = match channel {
         Some(channel) => engine.device.create_cq_with(cqe, &channel.channel)?,
@@ -54,6 +58,12 @@ fn create(
     Ok(handle)
 }
 
+/// The number of entries that a program passes.
+fn size(cqe: i32) -> Answer<u32> {
+    let size = u32::try_from(cqe).ok().filter(|size| *size != 0);
+    size.ok_or_else(|| errno!(INVAL, "cqe is {cqe}; pass the number of entries, at least 1"))
+}
+
 pub(crate) fn ibv_create_cq(
     context: Handle<Context>,
     cqe: i32,
@@ -61,7 +71,7 @@ pub(crate) fn ibv_create_cq(
     channel: Handle<Channel>,
     comp_vector: i32,
 ) -> Answer<Handle<Cq>> {
-    let cqe = u32::try_from(cqe).map_err(|_| Errno::INVAL)?;
+    let cqe = size(cqe)?;
     create(context, cqe, cq_context, channel, comp_vector.cast_unsigned())
 }
 
@@ -69,23 +79,33 @@ pub(crate) fn ibv_create_cq(
 const FIELDS: u64 = n::IBV_WC_STANDARD_FLAGS as u64;
 
 pub(crate) fn create_ex(context: Handle<Context>, init: In<ibv_cq_init_attr_ex>) -> Answer<Handle<Cq>> {
-    let init = init.required(Errno::INVAL)?;
+    let init = init.required_or(|| missing("cq_attr"))?;
     if init.wc_flags & !FIELDS != 0 || init.comp_mask & !n::IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 {
-        return Err(Errno::OPNOTSUPP);
+        return Err(errno!(
+            OPNOTSUPP,
+            "cq_attr.wc_flags is {:#x} and comp_mask {:#x}; supported are wc_flags {FIELDS:#x} (IBV_WC_STANDARD_FLAGS) and comp_mask {:#x}",
+            init.wc_flags,
+            init.comp_mask,
+            n::IBV_CQ_INIT_ATTR_MASK_FLAGS
+        ));
     }
     create(context, init.cqe, init.cq_context, Handle::from_ptr(init.channel), init.comp_vector)
 }
 
 pub(crate) fn ibv_resize_cq(cq: Handle<Cq>, cqe: i32) -> Answer {
     let cq = cq.lookup()?;
-    let size = u32::try_from(cqe).map_err(|_| Errno::INVAL)?;
+    let size = size(cqe)?;
     if let Some(datagrams) = cq.datagrams.get() {
         // A card has already sent posted datagrams, and their completions count against the size. Resizing to the same size makes the
         // device process them.
         datagrams.transfer_until(|| drop(cq.cq.resize(cq.cq.cqe())));
     }
     if cq.delayed.len() > size as usize {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "cqe is {cqe}, but {} completions wait; poll them first",
+            cq.delayed.len()
+        ));
     }
     cq.cq.resize(size)?;
     cq.update_c(|seen| seen.cqe = cqe);
@@ -94,7 +114,7 @@ pub(crate) fn ibv_resize_cq(cq: Handle<Cq>, cqe: i32) -> Answer {
 
 pub(crate) fn ibv_destroy_cq(cq: Handle<Cq>) -> Answer {
     let cq = cq.lookup()?;
-    cq.users.check_none()?;
+    cq.users.check_none("queue pairs")?;
     let number = cq.cq.id();
     if let Ok(context) = cq.context.lookup() {
         lock(&context.engine.objects).cqs.remove(&number);

@@ -8,7 +8,7 @@ use rdma_abi::verbs::{ibv_alloc_dm_attr, ibv_dm};
 use verbs::Buf;
 
 use crate::answer::{self, Answer};
-use crate::errno::Errno;
+use crate::errno::{errno, missing};
 use crate::objects::{Context, Pd};
 use crate::resources::mr::{self, Mr};
 use crate::slab::{Handle, Object, Slab};
@@ -20,6 +20,7 @@ pub(crate) struct Dm {
 
 impl Object for Dm {
     type C = ibv_dm;
+    const NAME: &'static str = "ibv_dm";
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Dm> = Slab::new();
@@ -31,9 +32,16 @@ impl Object for Dm {
 const LOG_ALIGN_MAX: u32 = 12;
 
 pub(crate) fn alloc(context: Handle<Context>, attr: In<ibv_alloc_dm_attr>) -> Answer<Handle<Dm>> {
-    let (device, attr) = (context.lookup()?, attr.required(Errno::INVAL)?);
+    let (device, attr) = (context.lookup()?, attr.required_or(|| missing("dm_attr"))?);
     if attr.comp_mask != 0 || attr.log_align_req > LOG_ALIGN_MAX || attr.length == 0 {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "dm_attr.length is {}, log_align_req {} and comp_mask {}; length must not be 0, log_align_req at most {LOG_ALIGN_MAX}, and \
+             comp_mask 0",
+            attr.length,
+            attr.log_align_req,
+            attr.comp_mask
+        ));
     }
     let buf = device.engine.device.alloc_dm(attr.length)?;
     let seen = ibv_dm {
@@ -60,11 +68,17 @@ pub(crate) fn register(
     let (pd, dm) = (pd.lookup()?, dm.lookup()?);
     // Such regions are zero-based, and programs must pass the flag for that (ibv_reg_dm_mr(3)).
     if access & IBV_ACCESS_ZERO_BASED == 0 {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "access is {access:#x}, and lacks IBV_ACCESS_ZERO_BASED, which regions of device memory need; add it"
+        ));
     }
     let access = mr::rights(access & !IBV_ACCESS_ZERO_BASED)?;
-    let start = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
-    let end = start.checked_add(length).ok_or(Errno::INVAL)?;
+    let start = usize::try_from(offset)
+        .map_err(|_| errno!(INVAL, "dm_offset is {offset:#x}, beyond the memory; pass less"))?;
+    let end = start
+        .checked_add(length)
+        .ok_or_else(|| errno!(INVAL, "dm_offset and length wrap; pass a range of the memory"))?;
     mr::insert(pd, pd.pd.reg_mr_range(&dm.buf, start..end, access)?, std::ptr::null_mut())
 }
 
@@ -77,13 +91,17 @@ enum Transfer {
 }
 
 fn copy(dm: Handle<Dm>, at: u64, way: Transfer, len: usize) -> Answer {
-    let (dm, at) = (dm.lookup()?, usize::try_from(at).map_err(|_| Errno::INVAL)?);
+    let (dm, at) = (
+        dm.lookup()?,
+        usize::try_from(at)
+            .map_err(|_| errno!(INVAL, "dm_offset is {at:#x}, beyond the memory; pass less"))?,
+    );
     let is_null = match way {
         Transfer::In(from) => from.is_null(),
         Transfer::Out(to) => to.is_null(),
     };
     if len == 0 || is_null {
-        return if len == 0 { Ok(()) } else { Err(Errno::INVAL) };
+        return if len == 0 { Ok(()) } else { Err(missing("host_addr")) };
     }
     match way {
         Transfer::In(from) => {
@@ -102,9 +120,9 @@ fn copy(dm: Handle<Dm>, at: u64, way: Transfer, len: usize) -> Answer {
 }
 
 extern "C" fn memcpy_to_dm(dm: *mut ibv_dm, at: u64, from: *const c_void, len: usize) -> c_int {
-    answer::errno(|| copy(Handle::from_ptr(dm), at, Transfer::In(from.cast()), len))
+    answer::errno("ibv_memcpy_to_dm", || copy(Handle::from_ptr(dm), at, Transfer::In(from.cast()), len))
 }
 
 extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut ibv_dm, at: u64, len: usize) -> c_int {
-    answer::errno(|| copy(Handle::from_ptr(dm), at, Transfer::Out(to.cast()), len))
+    answer::errno("ibv_memcpy_from_dm", || copy(Handle::from_ptr(dm), at, Transfer::Out(to.cast()), len))
 }

@@ -8,7 +8,7 @@ use rdma_abi::numbers as n;
 use rdma_abi::verbs::{ibv_async_element, ibv_async_event};
 
 use crate::answer::Answer;
-use crate::errno::Errno;
+use crate::errno::missing;
 use crate::objects::{AsyncQpEvent, Context, Cq, PendingAsyncEvent, Qp, Srq};
 use crate::slab::Handle;
 
@@ -42,7 +42,7 @@ pub(crate) fn ibv_get_async_event(
     place: Out<ibv_async_event>,
 ) -> Answer<Option<RawFd>> {
     let context = context.lookup()?;
-    let place = place.required(Errno::INVAL)?;
+    let place = place.required_or(|| missing("event"))?;
     while let Some(event) = context.events.pop() {
         if let Some(event) = deliver(&event) {
             place.set(event);
@@ -77,7 +77,7 @@ fn deliver(event: &PendingAsyncEvent) -> Option<ibv_async_event> {
 }
 
 pub(crate) fn ibv_ack_async_event(event: Out<ibv_async_event>) -> Answer {
-    let event = event.get().ok_or(Errno::INVAL)?;
+    let event = event.get().ok_or_else(|| missing("event"))?;
     // SAFETY: called only for event types whose variant of the union is an address; all have the same representation. An event of a
     // port holds an `int`, so part of the address may be uninitialised there, and it is not read. The address is only compared with
     // known objects, not dereferenced. Test: `nonsense_is_answered` in tests/programs.rs.

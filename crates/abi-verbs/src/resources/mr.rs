@@ -8,7 +8,7 @@ use rdma_abi::verbs::ibv_mr;
 use verbs::{Access, Buf};
 
 use crate::answer::Answer;
-use crate::errno::Errno;
+use crate::errno::errno;
 use crate::objects::{Context, Pd};
 use crate::slab::{Handle, Held, Object, Slab};
 
@@ -20,6 +20,7 @@ pub(crate) struct Mr {
 
 impl Object for Mr {
     type C = ibv_mr;
+    const NAME: &'static str = "ibv_mr";
     const PLACES: usize = 1 << 20;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Mr> = Slab::new();
@@ -45,10 +46,25 @@ pub(crate) fn rights(flags: u32) -> Answer<Access> {
     ];
     let known = table.iter().fold(IGNORED | NOT_THERE, |known, (flag, _)| known | flag);
     if flags & !known != 0 {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "access is {flags:#x}, of which {:#x} is no flag of ibv_access_flags; remove it",
+            flags & !known
+        ));
     }
     if flags & NOT_THERE != 0 {
-        return Err(Errno::OPNOTSUPP);
+        return Err(errno!(
+            OPNOTSUPP,
+            "access has {:#x}: no device has zero-based regions of host memory or on-demand paging (ibv_query_device_ex says so)",
+            flags & NOT_THERE
+        ));
+    }
+    let remote = n::IBV_ACCESS_REMOTE_WRITE | n::IBV_ACCESS_REMOTE_ATOMIC;
+    if flags & remote != 0 && flags & n::IBV_ACCESS_LOCAL_WRITE == 0 {
+        return Err(errno!(
+            INVAL,
+            "access is {flags:#x}: writes and atomics of peers need local writes too; add IBV_ACCESS_LOCAL_WRITE"
+        ));
     }
     Ok(table.iter().filter(|(flag, _)| flags & flag != 0).map(|(_, right)| *right).collect())
 }
@@ -65,9 +81,15 @@ pub(crate) fn insert(pd: Held<Pd>, mr: verbs::Mr, addr: *mut c_void) -> Answer<H
 
 fn register(pd: Handle<Pd>, addr: *mut c_void, length: usize, access: u32) -> Answer<Handle<Mr>> {
     let (pd, access) = (pd.lookup()?, rights(access)?);
-    let base = NonNull::new(addr.cast::<u8>()).filter(|_| length != 0).ok_or(Errno::INVAL)?;
+    let base = NonNull::new(addr.cast::<u8>()).filter(|_| length != 0);
+    let base = base.ok_or_else(|| {
+        errno!(INVAL, "addr is {addr:?} and length {length}; pass mapped memory of at least one byte")
+    })?;
     if base.addr().get().checked_add(length).is_none() {
-        return Err(Errno::INVAL);
+        return Err(errno!(
+            INVAL,
+            "addr {addr:?} and length {length} wrap around the end of memory; pass a smaller length"
+        ));
     }
     // SAFETY: a program knows that peers change registered memory; this library makes no reference to it. Test:
     // `memory_that_is_lost_ends_no_process` in tests/programs.rs.
@@ -103,7 +125,10 @@ pub(crate) fn ibv_reg_mr_iova2(
 ) -> Answer<Handle<Mr>> {
     // Devices address a region by its virtual address.
     if iova != addr.addr() as u64 {
-        return Err(Errno::OPNOTSUPP);
+        return Err(errno!(
+            OPNOTSUPP,
+            "iova is {iova:#x}, but devices address a region by addr, {addr:?}; pass that as iova"
+        ));
     }
     register(pd, addr, length, access)
 }
@@ -117,6 +142,7 @@ pub(crate) fn ibv_dereg_mr(mr: Handle<Mr>) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::errno::Errno;
 
     #[test]
     fn rights_are_told_from_wishes() {

@@ -15,6 +15,6 @@ pub(crate) fn ibv_alloc_pd(context: Handle<Context>) -> Answer<Handle<Pd>> {
 
 pub(crate) fn ibv_dealloc_pd(pd: Handle<Pd>) -> Answer {
     let pd = pd.lookup()?;
-    pd.users.check_none()?;
+    pd.users.check_none("memory regions, queue pairs, shared receive queues and address handles")?;
     pd.remove().map(drop)
 }

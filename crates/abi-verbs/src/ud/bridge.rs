@@ -102,7 +102,8 @@ impl Bridge {
         };
         let is_connected = host.wait("the other end", &self.changed, host.after(PATIENCE), look);
         if is_connected != Some(true) {
-            return Err(Errno(libc::ETIMEDOUT));
+            return Err(Errno(libc::ETIMEDOUT)
+                .because(format_args!("the UD queue pair was not connected with its socket in {PATIENCE}; the host may be overloaded")));
         }
         self.is_ready.store(true, Ordering::Release);
         Ok(())

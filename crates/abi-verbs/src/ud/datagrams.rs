@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use ffi::{catch_panic, lock};
 use rdma_abi::verbs::ibv_gid;
-use verbs::host::real::remark;
 use verbs::host::{Descriptor, Source, Span, Time, Wakes};
 use verbs::pairing::{Endpoint, Pairing};
 use verbs::{ConnParam, Cq, Device, Pd, Qp, QpInit, Wc, WcOpcode};
@@ -105,11 +104,10 @@ impl Datagrams {
         gids: Vec<ibv_gid>,
     ) -> Answer<Arc<Self>> {
         let socket = Socket::open(is_local, addr).map_err(|why| {
-            remark(format_args!(
+            Errno(why.raw_os_error().unwrap_or(libc::EADDRINUSE)).remarked(format_args!(
                 "no datagrams on {}: cannot make the socket of {addr}: {why}",
                 device.name()
-            ));
-            Errno(why.raw_os_error().unwrap_or(libc::EADDRINUSE))
+            ))
         })?;
         let datagrams = Arc::new(Self {
             device: device.clone(),
@@ -122,7 +120,12 @@ impl Datagrams {
             transfer: Mutex::new(TransferState { waiting: Vec::new(), place: vec![0; HEADER + MTU + 1] }),
         });
         let (thread, run) = (std::thread::Builder::new().name("nicety-datagrams".into()), datagrams.clone());
-        thread.spawn(move || run.serve()).map_err(|_| Errno::AGAIN)?;
+        thread.spawn(move || run.serve()).map_err(|why| {
+            let errno = Errno(why.raw_os_error().unwrap_or(libc::ENOMEM));
+            errno.because(format_args!(
+                "cannot start the thread for datagrams: {why}; raise the limit of processes (ulimit -u)"
+            ))
+        })?;
         leave_at_exit(&datagrams);
         Ok(datagrams)
     }
