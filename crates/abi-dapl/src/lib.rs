@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `types` | the standard's structures; a test checks them against the installed header |
 //! | `dat_return` | the return values of calls |
+//! | `reason`, `names` | why a call failed, in words; the names of its arguments |
 //! | `dat_conf` | the lines of dat.conf |
 //! | `handles` | objects by handle |
 //! | `provider` | the table of functions, and its registration |
@@ -24,5 +25,7 @@ mod calls;
 mod dat_conf;
 mod dat_return;
 mod handles;
+mod names;
 pub mod provider;
+mod reason;
 pub mod types;

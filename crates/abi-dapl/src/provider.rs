@@ -144,7 +144,7 @@ pub fn table() -> *mut Provider {
 /// table. If the device does not exist, only opening the adapter reports that, since this function cannot fail.
 #[unsafe(no_mangle)]
 pub extern "C" fn dat_provider_init(info: *const ProviderInfo, instance_data: Text) {
-    dat_return(|| {
+    dat_return("provider_init", || {
         let Some((name, is_thread_safe)) = name_of(info) else { return Ok(()) };
         let device = instance_data.get().unwrap_or_default().trim().trim_matches('"').to_owned();
         let line = dat_conf::add(name.clone(), is_thread_safe, device, || functions(name, is_thread_safe));
@@ -165,7 +165,7 @@ fn functions(ia_name: String, is_thread_safe: bool) -> &'static Provider {
 /// Called by the registry before it unloads the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn dat_provider_fini(info: *const ProviderInfo) {
-    dat_return(|| {
+    dat_return("provider_fini", || {
         let line = name_of(info).and_then(|(name, is_thread_safe)| dat_conf::line(&name, is_thread_safe));
         if let Some(line) = line {
             call_registry(c"dat_registry_remove_provider", &line, info);
@@ -203,5 +203,16 @@ fn call_registry(function: &CStr, line: &ConfLine, info: *const ProviderInfo) {
     let code = unsafe { std::mem::transmute::<*mut c_void, Register>(found)(line.functions(), info) };
     if code != 0 {
         remark(format_args!("the DAT registry returned an error: {function:?} returned {code:#x}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::FUNCTIONS;
+
+    #[test]
+    fn arguments_are_named_for_the_functions_of_the_table() {
+        assert!(FUNCTIONS.iter().map(|(name, _)| *name).eq(NAMES.iter().copied()));
     }
 }

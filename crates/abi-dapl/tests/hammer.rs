@@ -489,3 +489,62 @@ fn an_agent_is_called() {
     }
     panic!("the agent was not called");
 }
+
+/// Set in the process that makes mistakes for [`failed_calls_are_explained`].
+const MISUSE: &str = "NICETY_TEST_MISUSE";
+
+/// The log of failed calls names the call, the argument or object, and the remedy. Another process makes the mistakes, as the log is
+/// chosen by its environment.
+#[test]
+fn failed_calls_are_explained() {
+    if std::env::var_os(MISUSE).is_some() {
+        return misuse();
+    }
+    let mut again = std::process::Command::new(std::env::current_exe().expect("this test"));
+    again.args(["--exact", "failed_calls_are_explained", "--nocapture"]);
+    let output = again.env(MISUSE, "1").env("NICETY_LOG", "errors").output().expect("it starts");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    for (call, words) in [
+        ("dat_ep_post_send", "argument 2 (num_segments) is invalid"),
+        ("dat_ep_post_send", "argument 3 (local_iov) is invalid"),
+        ("dat_ep_post_send", "ep_handle is NULL, was freed, or is a handle of another kind"),
+        ("dat_ep_free", "pass what dat_ep_create has returned (DAT_INVALID_HANDLE)"),
+        ("dat_pz_free", "memory regions or endpoints use pz_handle; free them first (DAT_INVALID_STATE)"),
+        ("dat_evd_free", "endpoints or service points use evd_handle; free them first"),
+        ("dat_ia_close", "ia_handle still has objects; free them first, or pass DAT_CLOSE_ABRUPT_FLAG"),
+        ("dat_ep_disconnect", "ep_handle is not connected"),
+        ("dat_evd_post_se", "argument 2 (event) is invalid"),
+        ("dat_evd_create", "argument 2 (evd_min_qlen) is invalid"),
+        ("dat_psp_create", "conn_qual is in use by another service point"),
+    ] {
+        let start = format!("nicety: {call}: ");
+        let is_there = log.lines().any(|line| line.starts_with(&start) && line.contains(words));
+        assert!(is_there, "{call}: {words}: {log}");
+    }
+    assert!(!log.contains("DAT_QUEUE_EMPTY"), "an empty queue is no failure: {log}");
+}
+
+fn misuse() {
+    let o = objects();
+    let t = functions();
+    // SAFETY: all zeros is a valid event.
+    let mut event: Event = unsafe { std::mem::zeroed() };
+    let bad = |code: u32| assert_ne!(code, 0);
+    bad((t.ep_post_send)(o.ep, -1, none(), 0, 0));
+    bad((t.ep_post_send)(o.ep, 1, none(), 0, 0));
+    bad((t.ep_post_send)(o.pz, 0, none(), 0, 0));
+    bad((t.ep_free)(null()));
+    bad((t.pz_free)(o.pz));
+    bad((t.evd_free)(o.evd));
+    bad((t.ia_close)(o.ia, 1));
+    bad((t.ep_disconnect)(o.ep, 0));
+    bad((t.evd_dequeue)(o.evd, out(&mut event)));
+    event.event_number = 1;
+    bad((t.evd_post_se)(o.evd, input(&event)));
+    bad((t.evd_create)(o.ia, -1, null(), 0, no()));
+    let mut psp = null();
+    good((t.psp_create)(o.ia, 39_999, o.evd, 0, out(&mut psp)));
+    bad((t.psp_create)(o.ia, 39_999, o.evd, 0, out(&mut psp)));
+    good((t.ia_close)(o.ia, 0));
+}

@@ -31,7 +31,7 @@ fn wrap_agent(agent: ProxyAgent) -> Option<Agent> {
 }
 
 pub(crate) extern "C" fn create(ia: Handle, proxy: ProxyAgent, cno: Out<Handle>) -> u32 {
-    dat_return(|| {
+    dat_return("cno_create", || {
         let object = handles::ia(ia, Subtype::HandleIa)?;
         let place = cno.required(Error::argument(Subtype::Arg3))?;
         let cno = Cno::create(&object.ia, wrap_agent(proxy))?;
@@ -43,11 +43,11 @@ pub(crate) extern "C" fn create(ia: Handle, proxy: ProxyAgent, cno: Out<Handle>)
 }
 
 pub(crate) extern "C" fn modify_agent(cno: Handle, proxy: ProxyAgent) -> u32 {
-    dat_return(|| handles::cno(cno, Subtype::HandleCno)?.modify_agent(wrap_agent(proxy)))
+    dat_return("cno_modify_agent", || handles::cno(cno, Subtype::HandleCno)?.modify_agent(wrap_agent(proxy)))
 }
 
 pub(crate) extern "C" fn query(cno: Handle, fields: u32, param: Out<CnoParam>) -> u32 {
-    dat_return(|| {
+    dat_return("cno_query", || {
         let object = handles::cno(cno, Subtype::HandleCno)?;
         mask(fields.into(), ALL_FIELDS, Subtype::Arg2)?;
         let agent = ProxyAgent { instance_data: std::ptr::null_mut(), proxy_agent_func: None };
@@ -62,14 +62,14 @@ pub(crate) extern "C" fn query(cno: Handle, fields: u32, param: Out<CnoParam>) -
 }
 
 pub(crate) extern "C" fn free(cno: Handle) -> u32 {
-    dat_return(|| {
+    dat_return("cno_free", || {
         handles::cno(cno, Subtype::HandleCno)?.release()?;
         invalidate(cno, Subtype::HandleCno)
     })
 }
 
 pub(crate) extern "C" fn wait(cno: Handle, microseconds: u32, evd: Out<Handle>) -> u32 {
-    dat_return(|| {
+    dat_return("cno_wait", || {
         let object = handles::cno(cno, Subtype::HandleCno)?;
         let place = evd.required(Error::argument(Subtype::Arg3))?;
         place.set(std::ptr::null_mut());
@@ -79,7 +79,7 @@ pub(crate) extern "C" fn wait(cno: Handle, microseconds: u32, evd: Out<Handle>) 
 }
 
 pub(crate) extern "C" fn trigger(cno: Handle, evd: Out<Handle>) -> u32 {
-    dat_return(|| {
+    dat_return("cno_trigger", || {
         let object = handles::cno(cno, Subtype::HandleCno)?;
         let place = evd.required(Error::argument(Subtype::Arg2))?;
         let empty = Error::new(dapl::ErrorKind::QueueEmpty, Subtype::None);
@@ -89,7 +89,7 @@ pub(crate) extern "C" fn trigger(cno: Handle, evd: Out<Handle>) -> u32 {
 }
 
 pub(crate) extern "C" fn fd_create(ia: Handle, _fd: Out<i32>, _cno: Out<Handle>) -> u32 {
-    dat_return(|| {
+    dat_return("cno_fd_create", || {
         handles::ia(ia, Subtype::HandleIa)?;
         not_implemented()
     })

@@ -34,7 +34,7 @@ pub(crate) extern "C" fn create(
     attr: In<EpAttr>,
     ep: Out<Handle>,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("ep_create", || {
         make(
             ia,
             [pz, recv_evd, request_evd, connect_evd],
@@ -56,7 +56,7 @@ pub(crate) extern "C" fn create_with_srq(
     attr: In<EpAttr>,
     ep: Out<Handle>,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("ep_create_with_srq", || {
         make(
             ia,
             [pz, recv_evd, request_evd, connect_evd],
@@ -112,7 +112,7 @@ fn attributes(attr: &EpAttr) -> Result<DaplAttr> {
 }
 
 pub(crate) extern "C" fn query(ep: Handle, fields: u64, param: Out<EpParam>) -> u32 {
-    dat_return(|| {
+    dat_return("ep_query", || {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         mask(fields, ALL_FIELDS, Subtype::Arg2)?;
         let place = param.required(Error::argument(Subtype::Arg3))?;
@@ -167,7 +167,7 @@ fn attributes_of(attr: &DaplAttr) -> EpAttr {
 }
 
 pub(crate) extern "C" fn modify(ep: Handle, fields: u64, param: In<EpParam>) -> u32 {
-    dat_return(|| {
+    dat_return("ep_modify", || {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let known =
             FIELD_PZ | FIELD_RECV_EVD | FIELD_REQUEST_EVD | FIELD_CONNECT_EVD | FIELD_SRQ | FIELD_ATTR;
@@ -212,7 +212,7 @@ pub(crate) extern "C" fn connect(
     qos: u32,
     flags: u32,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("ep_connect", || {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let address = super::address(address, Subtype::Arg2)?;
         let private_data = bytes(private_data, size, Subtype::Arg5, Subtype::Arg6)?;
@@ -232,7 +232,7 @@ pub(crate) extern "C" fn dup_connect(
     private_data: Bytes,
     qos: u32,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("ep_dup_connect", || {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let other = handles::ep(other, Subtype::HandleEp)?;
         let private_data = bytes(private_data, size, Subtype::Arg4, Subtype::Arg5)?;
@@ -250,14 +250,14 @@ pub(crate) extern "C" fn common_connect(
     _size: i32,
     _private_data: Bytes,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("ep_common_connect", || {
         handles::ep(ep, Subtype::HandleEp)?;
         not_implemented()
     })
 }
 
 pub(crate) extern "C" fn disconnect(ep: Handle, flags: u32) -> u32 {
-    dat_return(|| {
+    dat_return("ep_disconnect", || {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         match flags {
             0 => object.disconnect(Close::Abrupt),
@@ -270,6 +270,7 @@ pub(crate) extern "C" fn disconnect(ep: Handle, flags: u32) -> u32 {
 /// Runs `body` with an endpoint, a request's segments and its flags.
 #[inline]
 fn post(
+    call: &str,
     ep: Handle,
     segments: i32,
     iov: In<Triplet>,
@@ -277,7 +278,7 @@ fn post(
     wrong_flags: Subtype,
     body: impl FnOnce(&Ep, &[Sge], CompletionFlags) -> Result<()>,
 ) -> u32 {
-    dat_return(|| {
+    dat_return(call, || {
         let entry = handles::lookup(ep).ok_or(Error::handle(Subtype::HandleEp))?;
         let Object::Ep(object) = &entry.object else { return Err(Error::handle(Subtype::HandleEp)) };
         let flags = CompletionFlags::from_bits(flags).ok_or(Error::argument(wrong_flags))?;
@@ -292,7 +293,9 @@ pub(crate) extern "C" fn post_send(
     cookie: u64,
     flags: u32,
 ) -> u32 {
-    post(ep, segments, iov, flags, Subtype::Arg5, |ep, iov, flags| ep.post_send(iov, cookie, flags))
+    post("ep_post_send", ep, segments, iov, flags, Subtype::Arg5, |ep, iov, flags| {
+        ep.post_send(iov, cookie, flags)
+    })
 }
 
 pub(crate) extern "C" fn post_send_with_invalidate(
@@ -304,9 +307,11 @@ pub(crate) extern "C" fn post_send_with_invalidate(
     invalidate: i32,
     rmr: u32,
 ) -> u32 {
-    post(ep, segments, iov, flags, Subtype::Arg5, |ep, iov, flags| match invalidate {
-        0 => ep.post_send(iov, cookie, flags),
-        _ => ep.post_send_with_invalidate(iov, cookie, flags, rmr),
+    post("ep_post_send_with_invalidate", ep, segments, iov, flags, Subtype::Arg5, |ep, iov, flags| {
+        match invalidate {
+            0 => ep.post_send(iov, cookie, flags),
+            _ => ep.post_send_with_invalidate(iov, cookie, flags, rmr),
+        }
     })
 }
 
@@ -317,7 +322,9 @@ pub(crate) extern "C" fn post_recv(
     cookie: u64,
     flags: u32,
 ) -> u32 {
-    post(ep, segments, iov, flags, Subtype::Arg5, |ep, iov, flags| ep.post_recv(iov, cookie, flags))
+    post("ep_post_recv", ep, segments, iov, flags, Subtype::Arg5, |ep, iov, flags| {
+        ep.post_recv(iov, cookie, flags)
+    })
 }
 
 /// The address of a peer's segment, and its length.
@@ -335,7 +342,7 @@ pub(crate) extern "C" fn post_rdma_read(
     from: In<Triplet>,
     flags: u32,
 ) -> u32 {
-    post(ep, segments, iov, flags, Subtype::Arg6, |ep, iov, flags| {
+    post("ep_post_rdma_read", ep, segments, iov, flags, Subtype::Arg6, |ep, iov, flags| {
         let (from, length) = remote(from)?;
         ep.post_rdma_read(iov, cookie, from, length, flags)
     })
@@ -349,7 +356,7 @@ pub(crate) extern "C" fn post_rdma_write(
     to: In<Triplet>,
     flags: u32,
 ) -> u32 {
-    post(ep, segments, iov, flags, Subtype::Arg6, |ep, iov, flags| {
+    post("ep_post_rdma_write", ep, segments, iov, flags, Subtype::Arg6, |ep, iov, flags| {
         let (to, length) = remote(to)?;
         ep.post_rdma_write(iov, cookie, to, length, flags)
     })
@@ -362,7 +369,7 @@ pub(crate) extern "C" fn post_rdma_read_to_rmr(
     _from: In<Triplet>,
     _flags: u32,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("ep_post_rdma_read_to_rmr", || {
         handles::ep(ep, Subtype::HandleEp)?;
         not_implemented()
     })
@@ -374,7 +381,7 @@ pub(crate) extern "C" fn get_status(
     recv_idle: Out<i32>,
     request_idle: Out<i32>,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("ep_get_status", || {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let (recv, request) = object.idle();
         state.set(object.state() as u32);
@@ -385,7 +392,7 @@ pub(crate) extern "C" fn get_status(
 }
 
 pub(crate) extern "C" fn free(ep: Handle) -> u32 {
-    dat_return(|| {
+    dat_return("ep_free", || {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let held = matches!(
             object.state(),
@@ -399,11 +406,11 @@ pub(crate) extern "C" fn free(ep: Handle) -> u32 {
 }
 
 pub(crate) extern "C" fn reset(ep: Handle) -> u32 {
-    dat_return(|| handles::ep(ep, Subtype::HandleEp)?.reset())
+    dat_return("ep_reset", || handles::ep(ep, Subtype::HandleEp)?.reset())
 }
 
 pub(crate) extern "C" fn recv_query(ep: Handle, allocated: Out<i32>, span: Out<i32>) -> u32 {
-    dat_return(|| {
+    dat_return("ep_recv_query", || {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let posted = signed(object.posted_recvs());
         allocated.required(Error::argument(Subtype::Arg2))?.set(posted);
@@ -413,7 +420,7 @@ pub(crate) extern "C" fn recv_query(ep: Handle, allocated: Out<i32>, span: Out<i
 }
 
 pub(crate) extern "C" fn set_watermark(ep: Handle, _soft: i32, _hard: i32) -> u32 {
-    dat_return(|| {
+    dat_return("ep_set_watermark", || {
         handles::ep(ep, Subtype::HandleEp)?;
         not_implemented()
     })

@@ -29,7 +29,7 @@ const CONNECTION_REQUEST: u32 = 0x02001;
 const SOFTWARE: u32 = 0x10001;
 
 pub(crate) extern "C" fn create(ia: Handle, qlen: i32, cno: Handle, flags: u32, evd: Out<Handle>) -> u32 {
-    dat_return(|| {
+    dat_return("evd_create", || {
         let object = handles::ia(ia, Subtype::HandleIa)?;
         let qlen = count(qlen, Subtype::Arg2)?;
         let cno = handles::optional(cno, Subtype::HandleCno, handles::cno)?;
@@ -44,7 +44,7 @@ pub(crate) extern "C" fn create(ia: Handle, qlen: i32, cno: Handle, flags: u32, 
 }
 
 pub(crate) extern "C" fn query(evd: Handle, fields: u32, param: Out<EvdParam>) -> u32 {
-    dat_return(|| {
+    dat_return("evd_query", || {
         let object = handles::evd(evd, Subtype::None)?;
         mask(fields.into(), ALL_FIELDS, Subtype::Arg2)?;
         let place = param.required(Error::argument(Subtype::Arg3))?;
@@ -64,7 +64,7 @@ pub(crate) extern "C" fn query(evd: Handle, fields: u32, param: Out<EvdParam>) -
 }
 
 pub(crate) extern "C" fn modify_cno(evd: Handle, cno: Handle) -> u32 {
-    dat_return(|| {
+    dat_return("evd_modify_cno", || {
         let object = handles::evd(evd, Subtype::None)?;
         let cno = handles::optional(cno, Subtype::HandleCno, handles::cno)?;
         object.modify_cno(cno.as_ref())
@@ -72,19 +72,19 @@ pub(crate) extern "C" fn modify_cno(evd: Handle, cno: Handle) -> u32 {
 }
 
 pub(crate) extern "C" fn enable(evd: Handle) -> u32 {
-    dat_return(|| handles::evd(evd, Subtype::None).map(|evd| evd.enable()))
+    dat_return("evd_enable", || handles::evd(evd, Subtype::None).map(|evd| evd.enable()))
 }
 
 pub(crate) extern "C" fn disable(evd: Handle) -> u32 {
-    dat_return(|| handles::evd(evd, Subtype::None).map(|evd| evd.disable()))
+    dat_return("evd_disable", || handles::evd(evd, Subtype::None).map(|evd| evd.disable()))
 }
 
 pub(crate) extern "C" fn set_unwaitable(evd: Handle) -> u32 {
-    dat_return(|| handles::evd(evd, Subtype::None).map(|evd| evd.set_unwaitable()))
+    dat_return("evd_set_unwaitable", || handles::evd(evd, Subtype::None).map(|evd| evd.set_unwaitable()))
 }
 
 pub(crate) extern "C" fn clear_unwaitable(evd: Handle) -> u32 {
-    dat_return(|| handles::evd(evd, Subtype::None).map(|evd| evd.clear_unwaitable()))
+    dat_return("evd_clear_unwaitable", || handles::evd(evd, Subtype::None).map(|evd| evd.clear_unwaitable()))
 }
 
 pub(crate) extern "C" fn wait(
@@ -94,7 +94,7 @@ pub(crate) extern "C" fn wait(
     event: Out<Event>,
     more: Out<i32>,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("evd_wait", || {
         let object = handles::evd(evd, Subtype::None)?;
         let (event, more) =
             (event.required(Error::argument(Subtype::Arg4))?, more.required(Error::argument(Subtype::Arg5))?);
@@ -108,7 +108,7 @@ pub(crate) extern "C" fn wait(
 }
 
 pub(crate) extern "C" fn dequeue(evd: Handle, event: Out<Event>) -> u32 {
-    dat_return(|| {
+    dat_return("evd_dequeue", || {
         let entry = handles::lookup(evd).ok_or(Error::handle(Subtype::None))?;
         let Object::Evd(object) = &entry.object else { return Err(Error::handle(Subtype::None)) };
         let place = event.required(Error::argument(Subtype::Arg2))?;
@@ -120,11 +120,11 @@ pub(crate) extern "C" fn dequeue(evd: Handle, event: Out<Event>) -> u32 {
 }
 
 pub(crate) extern "C" fn resize(evd: Handle, qlen: i32) -> u32 {
-    dat_return(|| handles::evd(evd, Subtype::None)?.resize(count(qlen, Subtype::Arg2)?))
+    dat_return("evd_resize", || handles::evd(evd, Subtype::None)?.resize(count(qlen, Subtype::Arg2)?))
 }
 
 pub(crate) extern "C" fn post_se(evd: Handle, event: In<Event>) -> u32 {
-    dat_return(|| {
+    dat_return("evd_post_se", || {
         let object = handles::evd(evd, Subtype::None)?;
         let event = event.required(Error::argument(Subtype::Arg2))?;
         if event.event_number != SOFTWARE {
@@ -137,7 +137,7 @@ pub(crate) extern "C" fn post_se(evd: Handle, event: In<Event>) -> u32 {
 }
 
 pub(crate) extern "C" fn free(evd: Handle) -> u32 {
-    dat_return(|| {
+    dat_return("evd_free", || {
         let object = handles::evd(evd, Subtype::None)?;
         let ia = handles::ia(ia_of(evd), Subtype::None);
         if ia.is_ok_and(|ia| ia.async_evd == evd) {

@@ -73,7 +73,7 @@ pub(crate) extern "C" fn open_threadsafe(
 }
 
 fn open(is_thread_safe: bool, name: Text, qlen: i32, async_evd: Out<Handle>, ia: Out<Handle>) -> u32 {
-    dat_return(|| {
+    dat_return("ia_open", || {
         let name = name.get().ok_or(Error::argument(Subtype::Arg1))?;
         let qlen = u32::try_from(qlen).ok().filter(|qlen| *qlen > 0).ok_or(Error::argument(Subtype::Arg2))?;
         let given = async_evd.required(Error::argument(Subtype::Arg3))?.get().unwrap_or(std::ptr::null_mut());
@@ -126,7 +126,7 @@ fn make(
 }
 
 pub(crate) extern "C" fn close(ia: Handle, flags: u32) -> u32 {
-    dat_return(|| {
+    dat_return("ia_close", || {
         let object = handles::ia(ia, Subtype::HandleIa)?;
         let objects = handles::handles_of(label(ia));
         let used = objects.iter().any(|handle| *handle != object.async_evd);
@@ -157,7 +157,7 @@ pub(crate) extern "C" fn query(
     provider_mask: u64,
     provider_attr: Out<ProviderAttr>,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("ia_query", || {
         let object = handles::ia(ia, Subtype::HandleIa)?;
         mask(ia_mask, ALL_IA_FIELDS, Subtype::Arg3)?;
         mask(provider_mask, ALL_PROVIDER_FIELDS, Subtype::Arg5)?;
@@ -270,7 +270,7 @@ fn provider_attributes(object: &IaObject) -> ProviderAttr {
 }
 
 pub(crate) extern "C" fn set_consumer_context(handle: Handle, context: u64) -> u32 {
-    dat_return(|| {
+    dat_return("set_consumer_context", || {
         let entry = handles::lookup(handle).ok_or(Error::handle(Subtype::None))?;
         entry.context.store(context, Ordering::Relaxed);
         Ok(())
@@ -278,7 +278,7 @@ pub(crate) extern "C" fn set_consumer_context(handle: Handle, context: u64) -> u
 }
 
 pub(crate) extern "C" fn get_consumer_context(handle: Handle, context: Out<u64>) -> u32 {
-    dat_return(|| {
+    dat_return("get_consumer_context", || {
         let entry = handles::lookup(handle).ok_or(Error::handle(Subtype::None))?;
         context.required(Error::argument(Subtype::Arg2))?.set(entry.context.load(Ordering::Relaxed));
         Ok(())
@@ -286,7 +286,7 @@ pub(crate) extern "C" fn get_consumer_context(handle: Handle, context: Out<u64>)
 }
 
 pub(crate) extern "C" fn get_handle_type(handle: Handle, kind: Out<u32>) -> u32 {
-    dat_return(|| {
+    dat_return("get_handle_type", || {
         let entry = handles::lookup(handle).ok_or(Error::handle(Subtype::None))?;
         kind.required(Error::argument(Subtype::Arg2))?.set(match &entry.object {
             Object::Cr(_) => 0,
@@ -306,7 +306,7 @@ pub(crate) extern "C" fn get_handle_type(handle: Handle, kind: Out<u32>) -> u32 
 }
 
 pub(crate) extern "C" fn ha_related(ia: Handle, provider: Text, related: Out<i32>) -> u32 {
-    dat_return(|| {
+    dat_return("ia_ha_related", || {
         handles::ia(ia, Subtype::HandleIa)?;
         provider.get().ok_or(Error::argument(Subtype::Arg2))?;
         // No adapter can replace another.
@@ -316,7 +316,7 @@ pub(crate) extern "C" fn ha_related(ia: Handle, provider: Text, related: Out<i32
 }
 
 pub(crate) extern "C" fn extended_op(handle: Handle, _op: i32, _arguments: *mut c_void) -> u32 {
-    dat_return(|| {
+    dat_return("handle_extendedop", || {
         handles::lookup(handle).ok_or(Error::handle(Subtype::None))?;
         not_implemented()
     })

@@ -24,7 +24,7 @@ const VA: u32 = 0;
 const SCOPE_PZ: u32 = 1;
 
 pub(crate) extern "C" fn pz_create(ia: Handle, pz: Out<Handle>) -> u32 {
-    dat_return(|| {
+    dat_return("pz_create", || {
         let object = handles::ia(ia, Subtype::HandleIa)?;
         let place = pz.required(Error::argument(Subtype::Arg2))?;
         let made = Pz::create(&object.ia)?;
@@ -36,7 +36,7 @@ pub(crate) extern "C" fn pz_create(ia: Handle, pz: Out<Handle>) -> u32 {
 }
 
 pub(crate) extern "C" fn pz_query(pz: Handle, fields: u32, param: Out<PzParam>) -> u32 {
-    dat_return(|| {
+    dat_return("pz_query", || {
         handles::pz(pz, Subtype::HandlePz)?;
         mask(fields.into(), ALL_PZ_FIELDS, Subtype::Arg2)?;
         param.required(Error::argument(Subtype::Arg3))?.set(PzParam { ia_handle: ia_of(pz) });
@@ -45,7 +45,7 @@ pub(crate) extern "C" fn pz_query(pz: Handle, fields: u32, param: Out<PzParam>) 
 }
 
 pub(crate) extern "C" fn pz_free(pz: Handle) -> u32 {
-    dat_return(|| {
+    dat_return("pz_free", || {
         handles::pz(pz, Subtype::HandlePz)?.check_unused()?;
         invalidate(pz, Subtype::HandlePz)
     })
@@ -76,7 +76,7 @@ pub(crate) extern "C" fn lmr_create(
     registered_length: Out<u64>,
     registered_address: Out<u64>,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("lmr_create", || {
         handles::ia(ia, Subtype::HandleIa)?;
         let zone = handles::pz(pz, Subtype::HandlePz)?;
         if ia_of(pz) != ia {
@@ -103,7 +103,7 @@ pub(crate) extern "C" fn lmr_create(
 }
 
 pub(crate) extern "C" fn lmr_query(lmr: Handle, fields: u32, param: Out<LmrParam>) -> u32 {
-    dat_return(|| {
+    dat_return("lmr_query", || {
         let object = handles::lmr(lmr, Subtype::HandleLmr)?;
         mask(fields.into(), ALL_LMR_FIELDS, Subtype::Arg2)?;
         let address = object.buf().as_ptr().cast::<std::ffi::c_void>();
@@ -125,7 +125,7 @@ pub(crate) extern "C" fn lmr_query(lmr: Handle, fields: u32, param: Out<LmrParam
 }
 
 pub(crate) extern "C" fn lmr_free(lmr: Handle) -> u32 {
-    dat_return(|| {
+    dat_return("lmr_free", || {
         let object = handles::lmr(lmr, Subtype::HandleLmr)?;
         object.check_unused()?;
         invalidate(lmr, Subtype::HandleLmr)?;
@@ -135,7 +135,7 @@ pub(crate) extern "C" fn lmr_free(lmr: Handle) -> u32 {
 }
 
 pub(crate) extern "C" fn lmr_sync(ia: Handle, segments: In<Triplet>, count: u64) -> u32 {
-    dat_return(|| {
+    dat_return("lmr_sync_rdma_read", || {
         handles::ia(ia, Subtype::HandleIa)?;
         if count > 0 && segments.get().is_none() {
             return Err(Error::argument(Subtype::Arg2));
@@ -146,7 +146,7 @@ pub(crate) extern "C" fn lmr_sync(ia: Handle, segments: In<Triplet>, count: u64)
 }
 
 pub(crate) extern "C" fn rmr_create(pz: Handle, rmr: Out<Handle>) -> u32 {
-    dat_return(|| {
+    dat_return("rmr_create", || {
         let zone = handles::pz(pz, Subtype::HandlePz)?;
         let place = rmr.required(Error::argument(Subtype::Arg2))?;
         let made = Arc::new(Rmr::create(&zone));
@@ -158,14 +158,14 @@ pub(crate) extern "C" fn rmr_create(pz: Handle, rmr: Out<Handle>) -> u32 {
 }
 
 pub(crate) extern "C" fn rmr_create_for_ep(pz: Handle, _rmr: Out<Handle>) -> u32 {
-    dat_return(|| {
+    dat_return("rmr_create_for_ep", || {
         handles::pz(pz, Subtype::HandlePz)?;
         not_implemented()
     })
 }
 
 pub(crate) extern "C" fn rmr_query(rmr: Handle, fields: u32, param: Out<RmrParam>) -> u32 {
-    dat_return(|| {
+    dat_return("rmr_query", || {
         let object = handles::rmr(rmr, Subtype::HandleRmr)?;
         mask(fields.into(), ALL_RMR_FIELDS, Subtype::Arg2)?;
         let found = object.query();
@@ -198,7 +198,7 @@ pub(crate) extern "C" fn rmr_bind(
     flags: u32,
     context: Out<u32>,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("rmr_bind", || {
         let object = handles::rmr(rmr, Subtype::HandleRmr)?;
         let region = handles::lmr(lmr, Subtype::HandleLmr)?;
         let triplet = triplet.required(Error::argument(Subtype::Arg3))?;
@@ -216,7 +216,7 @@ pub(crate) extern "C" fn rmr_bind(
 }
 
 pub(crate) extern "C" fn rmr_free(rmr: Handle) -> u32 {
-    dat_return(|| {
+    dat_return("rmr_free", || {
         handles::rmr(rmr, Subtype::HandleRmr)?;
         invalidate(rmr, Subtype::HandleRmr)
     })

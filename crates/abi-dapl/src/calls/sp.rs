@@ -30,7 +30,7 @@ pub(crate) extern "C" fn psp_create(
     flags: u32,
     psp: Out<Handle>,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("psp_create", || {
         let object = handles::ia(ia, Subtype::HandleIa)?;
         let evd = handles::evd(evd, Subtype::HandleEvdCr)?;
         let provider = is_provider(flags)?;
@@ -50,7 +50,7 @@ pub(crate) extern "C" fn psp_create_any(
     flags: u32,
     psp: Out<Handle>,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("psp_create_any", || {
         let object = handles::ia(ia, Subtype::HandleIa)?;
         let conn_qual = conn_qual.required(Error::argument(Subtype::Arg2))?;
         let evd = handles::evd(evd, Subtype::HandleEvdCr)?;
@@ -66,7 +66,7 @@ pub(crate) extern "C" fn psp_create_any(
 }
 
 pub(crate) extern "C" fn psp_query(psp: Handle, fields: u32, param: Out<PspParam>) -> u32 {
-    dat_return(|| {
+    dat_return("psp_query", || {
         let object = handles::psp(psp, Subtype::HandlePsp)?;
         mask(fields.into(), ALL_SP_FIELDS, Subtype::Arg2)?;
         param.required(Error::argument(Subtype::Arg3))?.set(PspParam {
@@ -80,7 +80,7 @@ pub(crate) extern "C" fn psp_query(psp: Handle, fields: u32, param: Out<PspParam
 }
 
 pub(crate) extern "C" fn psp_free(psp: Handle) -> u32 {
-    dat_return(|| {
+    dat_return("psp_free", || {
         handles::psp(psp, Subtype::HandlePsp)?;
         invalidate(psp, Subtype::HandlePsp)
     })
@@ -93,7 +93,7 @@ pub(crate) extern "C" fn rsp_create(
     evd: Handle,
     rsp: Out<Handle>,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("rsp_create", || {
         let object = handles::ia(ia, Subtype::HandleIa)?;
         let ep = handles::ep(ep, Subtype::HandleEp)?;
         let evd = handles::evd(evd, Subtype::HandleEvdCr)?;
@@ -107,7 +107,7 @@ pub(crate) extern "C" fn rsp_create(
 }
 
 pub(crate) extern "C" fn rsp_query(rsp: Handle, fields: u32, param: Out<RspParam>) -> u32 {
-    dat_return(|| {
+    dat_return("rsp_query", || {
         let object = handles::rsp(rsp, Subtype::HandleRsp)?;
         mask(fields.into(), ALL_SP_FIELDS, Subtype::Arg2)?;
         param.required(Error::argument(Subtype::Arg3))?.set(RspParam {
@@ -121,7 +121,7 @@ pub(crate) extern "C" fn rsp_query(rsp: Handle, fields: u32, param: Out<RspParam
 }
 
 pub(crate) extern "C" fn rsp_free(rsp: Handle) -> u32 {
-    dat_return(|| {
+    dat_return("rsp_free", || {
         handles::rsp(rsp, Subtype::HandleRsp)?;
         invalidate(rsp, Subtype::HandleRsp)
     })
@@ -134,7 +134,7 @@ fn open_cr(cr: Handle) -> Result<Cr> {
 }
 
 pub(crate) extern "C" fn cr_query(cr: Handle, fields: u32, param: Out<CrParam>) -> u32 {
-    dat_return(|| {
+    dat_return("cr_query", || {
         let object = open_cr(cr)?;
         mask(fields.into(), ALL_CR_FIELDS, Subtype::Arg2)?;
         let place = param.required(Error::argument(Subtype::Arg3))?;
@@ -154,7 +154,7 @@ pub(crate) extern "C" fn cr_query(cr: Handle, fields: u32, param: Out<CrParam>) 
 }
 
 pub(crate) extern "C" fn cr_accept(cr: Handle, ep: Handle, size: i32, private_data: Bytes) -> u32 {
-    dat_return(|| {
+    dat_return("cr_accept", || {
         let object = open_cr(cr)?;
         let ep = handles::optional(ep, Subtype::HandleEp, handles::ep)?;
         let private_data = bytes(private_data, size, Subtype::Arg3, Subtype::Arg4)?;
@@ -168,7 +168,7 @@ pub(crate) extern "C" fn cr_accept(cr: Handle, ep: Handle, size: i32, private_da
 }
 
 pub(crate) extern "C" fn cr_reject(cr: Handle, size: i32, private_data: Bytes) -> u32 {
-    dat_return(|| {
+    dat_return("cr_reject", || {
         let object = open_cr(cr)?;
         let private_data = bytes(private_data, size, Subtype::Arg2, Subtype::Arg3)?;
         let rejected = object.reject(&private_data);
@@ -180,7 +180,7 @@ pub(crate) extern "C" fn cr_reject(cr: Handle, size: i32, private_data: Bytes) -
 }
 
 pub(crate) extern "C" fn cr_handoff(cr: Handle, _conn_qual: u64) -> u32 {
-    dat_return(|| {
+    dat_return("cr_handoff", || {
         open_cr(cr)?;
         not_implemented()
     })
@@ -193,7 +193,7 @@ pub(crate) extern "C" fn csp_create(
     _evd: Handle,
     _csp: Out<Handle>,
 ) -> u32 {
-    dat_return(|| {
+    dat_return("csp_create", || {
         handles::ia(ia, Subtype::HandleIa)?;
         Err(Error::new(ErrorKind::NotImplemented, Subtype::None))
     })

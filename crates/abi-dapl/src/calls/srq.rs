@@ -15,7 +15,7 @@ const OPERATIONAL: u32 = 1;
 const UNKNOWN: i32 = -2;
 
 pub(crate) extern "C" fn create(ia: Handle, pz: Handle, attr: In<SrqAttr>, srq: Out<Handle>) -> u32 {
-    dat_return(|| {
+    dat_return("srq_create", || {
         handles::ia(ia, Subtype::HandleIa)?;
         let zone = handles::pz(pz, Subtype::HandlePz)?;
         if ia_of(pz) != ia {
@@ -37,14 +37,14 @@ pub(crate) extern "C" fn create(ia: Handle, pz: Handle, attr: In<SrqAttr>, srq: 
 }
 
 pub(crate) extern "C" fn free(srq: Handle) -> u32 {
-    dat_return(|| {
+    dat_return("srq_free", || {
         handles::srq(srq, Subtype::HandleSrq)?.check_unused()?;
         invalidate(srq, Subtype::HandleSrq)
     })
 }
 
 pub(crate) extern "C" fn post_recv(srq: Handle, segments: i32, iov: In<Triplet>, cookie: u64) -> u32 {
-    dat_return(|| {
+    dat_return("srq_post_recv", || {
         let entry = handles::lookup(srq).ok_or(Error::handle(Subtype::HandleSrq))?;
         let Object::Srq(object) = &entry.object else { return Err(Error::handle(Subtype::HandleSrq)) };
         pieces(iov, segments, |pieces| object.post_recv(pieces, cookie))
@@ -52,7 +52,7 @@ pub(crate) extern "C" fn post_recv(srq: Handle, segments: i32, iov: In<Triplet>,
 }
 
 pub(crate) extern "C" fn query(srq: Handle, fields: u32, param: Out<SrqParam>) -> u32 {
-    dat_return(|| {
+    dat_return("srq_query", || {
         let object = handles::srq(srq, Subtype::HandleSrq)?;
         mask(fields.into(), ALL_FIELDS, Subtype::Arg2)?;
         let found = object.query();
@@ -71,9 +71,13 @@ pub(crate) extern "C" fn query(srq: Handle, fields: u32, param: Out<SrqParam>) -
 }
 
 pub(crate) extern "C" fn resize(srq: Handle, max_recv_dtos: i32) -> u32 {
-    dat_return(|| handles::srq(srq, Subtype::HandleSrq)?.resize(count(max_recv_dtos, Subtype::Arg2)?))
+    dat_return("srq_resize", || {
+        handles::srq(srq, Subtype::HandleSrq)?.resize(count(max_recv_dtos, Subtype::Arg2)?)
+    })
 }
 
 pub(crate) extern "C" fn set_low_watermark(srq: Handle, mark: i32) -> u32 {
-    dat_return(|| handles::srq(srq, Subtype::HandleSrq)?.set_low_watermark(count(mark, Subtype::Arg2)?))
+    dat_return("srq_set_lw", || {
+        handles::srq(srq, Subtype::HandleSrq)?.set_low_watermark(count(mark, Subtype::Arg2)?)
+    })
 }
