@@ -8,7 +8,11 @@ macro_rules! exports {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the header's")]
         extern "C" fn $name($($argument: $type),*) -> std::ffi::c_int {
-            crate::answer::run_call(|| $body)
+            let result = crate::answer::run_call(stringify!($name), || $body);
+            if ffi::log::reports_calls() {
+                ffi::log::call(stringify!($name), &[$(&$argument),*], &result);
+            }
+            result
         }
     )*};
 }

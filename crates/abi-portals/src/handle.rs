@@ -6,7 +6,7 @@
 
 use portals::{CtHandle, EntryHandle, EqHandle, MdHandle, NiKind};
 
-use crate::answer::{Answer, Code};
+use crate::answer::{Answer, code};
 use crate::types::Handle;
 
 /// Bits of a slot.
@@ -21,14 +21,17 @@ pub(crate) const SLOTS: u32 = (1 << SLOT_BITS) - 1;
 pub(crate) trait Object: Copy {
     /// Its kind: not 7, the kind of the invalid handle.
     const KIND: u32;
+    /// What it is, and the call that returns such handles.
+    const NAME: &'static str;
     fn number(self) -> u64;
     fn from_number(number: u64) -> Self;
 }
 
 macro_rules! objects {
-    ($($name:ident = $kind:literal;)*) => {$(
+    ($($name:ident = $kind:literal $about:literal;)*) => {$(
         impl Object for $name {
             const KIND: u32 = $kind;
+            const NAME: &'static str = $about;
 
             fn number(self) -> u64 {
                 $name::number(self)
@@ -42,10 +45,10 @@ macro_rules! objects {
 }
 
 objects! {
-    EqHandle = 1;
-    CtHandle = 2;
-    MdHandle = 3;
-    EntryHandle = 4;
+    EqHandle = 1 "an event queue (PtlEQAlloc)";
+    CtHandle = 2 "a counter (PtlCTAlloc)";
+    MdHandle = 3 "a memory descriptor (PtlMDBind)";
+    EntryHandle = 4 "a list entry (PtlMEAppend or PtlLEAppend)";
 }
 
 /// The kind of interface handles.
@@ -65,13 +68,20 @@ pub(crate) fn interface_of(handle: Handle) -> Answer<u8> {
     if (1..=INTERFACE).contains(&kind_bits(handle)) {
         Ok((handle >> 27 & 3) as u8)
     } else {
-        Err(Code::ArgInvalid)
+        Err(code!(ArgInvalid, "{handle:#x} is no handle of this library; pass one that a call has returned"))
     }
 }
 
 /// The number of an interface, from its own handle.
 pub(crate) fn own_interface(handle: Handle) -> Answer<u8> {
-    if handle == interface(handle_number(handle)) { Ok(handle_number(handle)) } else { Err(Code::ArgInvalid) }
+    let number = handle_number(handle);
+    if handle == interface(number) {
+        return Ok(number);
+    }
+    Err(code!(
+        ArgInvalid,
+        "ni_handle {handle:#x} is no handle of an interface; pass what PtlNIInit has returned"
+    ))
 }
 
 fn handle_number(handle: Handle) -> u8 {
@@ -91,7 +101,11 @@ pub(crate) fn encode<T: Object>(kind: NiKind, object: T) -> Handle {
 /// The object of a handle, which may not exist, and the number of its interface.
 pub(crate) fn decode<T: Object>(handle: Handle) -> Answer<(u8, T)> {
     if kind_bits(handle) != T::KIND {
-        return Err(Code::ArgInvalid);
+        return Err(code!(
+            ArgInvalid,
+            "handle {handle:#x} is not one of {}; pass what that call has returned",
+            T::NAME
+        ));
     }
     let (slot, generation) = (handle & SLOTS, handle >> SLOT_BITS & ((1 << GENERATION_BITS) - 1));
     Ok((handle_number(handle), T::from_number(u64::from(generation) << 32 | u64::from(slot))))
@@ -100,6 +114,7 @@ pub(crate) fn decode<T: Object>(handle: Handle) -> Answer<(u8, T)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::Code;
     use crate::types::{CT_NONE, EQ_NONE};
 
     #[test]

@@ -8,7 +8,7 @@ use host::Host;
 use host::real::remark;
 use portals::{Engine, Limits, Matcher, Ni, NiKind, Node};
 
-use crate::answer::{Answer, Code};
+use crate::answer::{Answer, Code, code};
 use crate::handle::SLOTS;
 use crate::limits;
 
@@ -151,11 +151,20 @@ fn key(maps_peers: bool) -> Result<Key, KeyError> {
     }
 }
 
+/// The code of a handle of an interface that is not open.
+#[cold]
+pub(crate) fn closed() -> Code {
+    code!(
+        ArgInvalid,
+        "the interface of the handle was closed by PtlNIFini, or never opened; call PtlNIInit first"
+    )
+}
+
 /// Closes an interface for one of its users.
 pub(crate) fn close(number: u8) -> Answer<()> {
     let last = with_library(|state| {
         let place = &mut state.interfaces[usize::from(number)];
-        let open = place.as_mut().ok_or(Code::ArgInvalid)?;
+        let open = place.as_mut().ok_or_else(closed)?;
         open.users -= 1;
         Ok(if open.users == 0 { place.take() } else { None })
     })?;
@@ -169,7 +178,7 @@ pub(crate) fn interface(number: u8) -> Answer<Ni> {
     let state = STATE.read().unwrap_or_else(PoisonError::into_inner);
     let open = state.as_ref().filter(|state| state.inits > 0).ok_or(Code::NoInit)?;
     let place = open.interfaces[usize::from(number)].as_ref();
-    place.map(|open| open.ni.clone()).ok_or(Code::ArgInvalid)
+    place.map(|open| open.ni.clone()).ok_or_else(closed)
 }
 
 /// Fails unless `PtlInit` was called.

@@ -84,6 +84,52 @@ fn invalid_handles_and_pointers_return_errors() {
     assert!(run("nonsense", "shm").is_none_or(|said| said.starts_with("all answered")));
 }
 
+/// The log of failed calls names the call, the argument or object, and the remedy.
+#[test]
+fn failed_calls_are_explained() {
+    let variables = [("NICETY_DEVICE", "shm"), ("NICETY_LOG", "errors")];
+    let Some(output) = output_of("nonsense", &[], &variables) else { return };
+    let log = String::from_utf8_lossy(&output.stderr);
+    for (call, words) in [
+        ("PtlNIInit", "the library is not initialized; call PtlInit first (PTL_NO_INIT)"),
+        ("PtlNIInit", "options is 0x1; pass one of PTL_NI_MATCHING and PTL_NI_NO_MATCHING"),
+        ("PtlNIInit", "iface is 17; pass PTL_IFACE_DEFAULT"),
+        ("PtlNIInit", "pid is in use, or this process has another; pass PTL_PID_ANY"),
+        ("PtlNIFini", "is no handle of an interface; pass what PtlNIInit has returned"),
+        ("PtlNIStatus", "status_register is 3"),
+        ("PtlNIStatus", "status is NULL; pass the address"),
+        ("PtlSetMap", "ni_handle is not PTL_NI_LOGICAL"),
+        ("PtlEQAlloc", "eq_handle is NULL"),
+        ("PtlEQAlloc", "an event queue has at most 4194304 slots; pass less (PTL_NO_SPACE)"),
+        ("PtlEQGet", "is not one of an event queue (PtlEQAlloc)"),
+        ("PtlEQPoll", "size is 0; pass the number of handles"),
+        ("PtlCTPoll", "tests is NULL"),
+        ("PtlCTInc", "increment has a success and a failure count"),
+        ("PtlPTAlloc", "options is 0x10, which has unknown bits"),
+        ("PtlPTAlloc", "pt_index_req is beyond max_pt_index"),
+        ("PtlPTAlloc", "needs an event queue; pass eq_handle (PTL_PT_EQ_NEEDED)"),
+        ("PtlMDBind", "md.options is 0x100000, which has unknown bits"),
+        ("PtlMDBind", "elements (max_iovecs); pass fewer"),
+        ("PtlPut", "offset and length exceed the descriptor"),
+        ("PtlPut", "ack_req is 4; pass PTL_NO_ACK_REQ"),
+        ("PtlAtomic", "pass values of ptl_op_t and ptl_datatype_t"),
+        ("PtlSwap", "operand is NULL"),
+        ("PtlLEAppend", "call the PtlME function instead"),
+        ("PtlMEAppend", "ptl_list is 2; pass PTL_PRIORITY_LIST"),
+        ("PtlMEAppend", "pt_index names no allocated portal table entry"),
+        ("PtlMESearch", "ptl_search_op is 2; pass PTL_SEARCH_ONLY"),
+        ("PtlMEUnlink", "was unlinked already, by a message or by a call; unlink it once"),
+        ("PtlMDRelease", "is not one of a memory descriptor (PtlMDBind)"),
+        ("PtlStartBundle", "was closed by PtlNIFini, or never opened; call PtlNIInit first"),
+    ] {
+        let start = format!("nicety: {call}: ");
+        let is_there = log.lines().any(|line| line.starts_with(&start) && line.contains(words));
+        assert!(is_there, "{call}: {words}: {log}");
+    }
+    assert!(!log.contains("PTL_EQ_EMPTY"), "waiting without a result is no failure: {log}");
+    assert!(log.contains("more like this one: PtlAtomicSync: the library is not initialized"), "{log}");
+}
+
 #[test]
 fn limits_of_zero_are_the_defaults_and_others_are_bounded() {
     assert!(run("limits", "shm").is_none_or(|said| said == "limits are granted\n"));

@@ -6,9 +6,10 @@ use portals::{CtEvent, CtHandle, Engine, Ni};
 
 use super::queue::resolve_all;
 use super::{interface, resolve, to_answer};
-use crate::answer::{Answer, Code};
+use crate::answer::{Answer, Code, code, missing};
 use crate::export::exports;
 use crate::handle;
+use crate::state::closed;
 use crate::types::{Handle, PtlCtEvent, Size, TIME_FOREVER};
 
 /// Waits until one of several counters reaches its number of successes or has a failure. Freeing a counter
@@ -30,8 +31,8 @@ fn wait(
         }
         None
     };
-    match ni.test(look).ok_or(Code::ArgInvalid)? {
-        Some(Err(_)) => return Err(Code::ArgInvalid),
+    match ni.test(look).ok_or_else(closed)? {
+        Some(Err(_)) => return Err(code!(ArgInvalid, "ct_handle was freed already; pass an open counter")),
         Some(found) => return found,
         None if timeout == 0 => return Err(Code::CtNoneReached),
         None => {}
@@ -43,7 +44,7 @@ fn wait(
 
 exports! {
     fn PtlCTAlloc(handle: Handle, result: Out<Handle>) {
-        let (ni, result) = (interface(handle)?, result.required(Code::ArgInvalid)?);
+        let (ni, result) = (interface(handle)?, result.required_or(|| missing("ct_handle"))?);
         let ct: CtHandle = to_answer(ni.with_engine(|engine| engine.ct_alloc()))?;
         result.set(handle::encode(ni.kind(), ct));
         Ok(())
@@ -61,14 +62,14 @@ exports! {
 
     fn PtlCTGet(ct: Handle, event: Out<PtlCtEvent>) {
         let (ni, ct) = resolve::<CtHandle>(ct)?;
-        let event = event.required(Code::ArgInvalid)?;
+        let event = event.required_or(|| missing("event"))?;
         event.set(PtlCtEvent::new(to_answer(ni.test(|engine| engine.ct_get(ct)))?));
         Ok(())
     }
 
     fn PtlCTWait(ct: Handle, test: Size, event: Out<PtlCtEvent>) {
         let (ni, ct) = resolve::<CtHandle>(ct)?;
-        let event = event.required(Code::ArgInvalid)?;
+        let event = event.required_or(|| missing("event"))?;
         let (count, _) = wait(&ni, "PtlCTWait", &[ct], &[test], TIME_FOREVER)?;
         event.set(PtlCtEvent::new(count));
         Ok(())
@@ -83,8 +84,8 @@ exports! {
         which: Out<u32>,
     ) {
         let (ni, cts) = resolve_all::<CtHandle>(cts, size)?;
-        let tests: Vec<Size> = tests.items(cts.len()).ok_or(Code::ArgInvalid)?.collect();
-        let (event, which) = (event.required(Code::ArgInvalid)?, which.required(Code::ArgInvalid)?);
+        let tests: Vec<Size> = tests.items(cts.len()).ok_or_else(|| missing("tests"))?.collect();
+        let (event, which) = (event.required_or(|| missing("event"))?, which.required_or(|| missing("which"))?);
         let (count, at) = wait(&ni, "PtlCTPoll", &cts, &tests, timeout)?;
         which.set(at as u32);
         event.set(PtlCtEvent::new(count));
@@ -99,7 +100,7 @@ exports! {
     fn PtlCTInc(ct: Handle, by: PtlCtEvent) {
         let (ni, ct) = resolve::<CtHandle>(ct)?;
         if by.success > 0 && by.failure > 0 {
-            return Err(Code::ArgInvalid);
+            return Err(code!(ArgInvalid, "increment has a success and a failure count; pass one of them as 0"));
         }
         to_answer(ni.with_engine(|engine| engine.ct_inc(ct, by.count())))
     }

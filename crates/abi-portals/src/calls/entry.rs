@@ -5,7 +5,7 @@ use portals::{Entry, EntryHandle, EntryOptions, List, ListId, Ni, Search, Source
 
 use super::md::region;
 use super::{interface, resolve, resolve_optional, to_answer};
-use crate::answer::{Answer, Code};
+use crate::answer::{Answer, code, missing};
 use crate::export::exports;
 use crate::handle;
 use crate::types::{ANY, CT_NONE, Handle, NID_ANY, PID_ANY, PtlLe, PtlLeHead, PtlMe, PtlProcess};
@@ -22,7 +22,9 @@ fn match_source(ni: &Ni, id: PtlProcess) -> Source {
 
 /// The fields that `ptl_le_t` and `ptl_me_t` share.
 fn base_entry(ni: &Ni, le: PtlLeHead, counts: bool) -> Answer<Entry> {
-    let options = EntryOptions::from_bits(le.options).ok_or(Code::ArgInvalid)?;
+    let options = EntryOptions::from_bits(le.options).ok_or_else(|| {
+        code!(ArgInvalid, "options of the list entry are {:#x}, which has unknown bits; pass PTL_LE_* or PTL_ME_* options only", le.options)
+    })?;
     let is_pieces = options.contains(EntryOptions::IOVEC);
     let region = region(ni, le.start, le.length, is_pieces)?;
     // A search does not count.
@@ -32,17 +34,23 @@ fn base_entry(ni: &Ni, le: PtlLeHead, counts: bool) -> Answer<Entry> {
 }
 
 fn entry_from_le(ni: &Ni, le: In<PtlLe>, counts: bool) -> Answer<Entry> {
-    let PtlLe { start, length, ct, uid, options } = le.required(Code::ArgInvalid)?;
+    let PtlLe { start, length, ct, uid, options } = le.required_or(|| missing("le"))?;
     if ni.kind().is_matching {
-        return Err(Code::ArgInvalid);
+        return Err(code!(
+            ArgInvalid,
+            "ni_handle is a matching interface (PTL_NI_MATCHING); call the PtlME function instead"
+        ));
     }
     base_entry(ni, PtlLeHead { start, length, ct, uid, options }, counts)
 }
 
 fn entry_from_me(ni: &Ni, me: In<PtlMe>, counts: bool) -> Answer<Entry> {
-    let PtlMe { le, match_id, match_bits, ignore_bits, min_free } = me.required(Code::ArgInvalid)?;
+    let PtlMe { le, match_id, match_bits, ignore_bits, min_free } = me.required_or(|| missing("me"))?;
     if !ni.kind().is_matching {
-        return Err(Code::ArgInvalid);
+        return Err(code!(
+            ArgInvalid,
+            "ni_handle is a non-matching interface (PTL_NI_NO_MATCHING); call the PtlLE function instead"
+        ));
     }
     let entry = base_entry(ni, le, counts)?;
     Ok(Entry { source: match_source(ni, match_id), match_bits, ignore_bits, min_free, ..entry })
@@ -52,7 +60,7 @@ fn list_id(pt_index: u32, list: u8) -> Answer<ListId> {
     match list {
         0 => Ok(ListId { pt_index, list: List::Priority }),
         1 => Ok(ListId { pt_index, list: List::Overflow }),
-        _ => Err(Code::ArgInvalid),
+        _ => Err(code!(ArgInvalid, "ptl_list is {list}; pass PTL_PRIORITY_LIST or PTL_OVERFLOW_LIST")),
     }
 }
 
@@ -60,12 +68,14 @@ fn search_mode(operation: u8) -> Answer<Search> {
     match operation {
         0 => Ok(Search::Only),
         1 => Ok(Search::Delete),
-        _ => Err(Code::ArgInvalid),
+        _ => {
+            Err(code!(ArgInvalid, "ptl_search_op is {operation}; pass PTL_SEARCH_ONLY or PTL_SEARCH_DELETE"))
+        }
     }
 }
 
 fn append(ni: &Ni, place: ListId, entry: Entry, user_ptr: usize, handle: Out<Handle>) -> Answer<()> {
-    let handle = handle.required(Code::ArgInvalid)?;
+    let handle = handle.required_or(|| missing("the place of the handle"))?;
     let appended = to_answer(ni.with_engine(|engine| engine.append(place, entry, user_ptr as u64)))?;
     handle.set(handle::encode(ni.kind(), appended));
     Ok(())
@@ -124,8 +134,8 @@ exports! {
         trigger: Handle,
         threshold: u64,
     ) {
-        let (ni, result) = (interface(handle)?, result.required(Code::ArgInvalid)?);
-        let ct = resolve_optional(&ni, trigger, CT_NONE)?.ok_or(Code::ArgInvalid)?;
+        let (ni, result) = (interface(handle)?, result.required_or(|| missing("me_handle"))?);
+        let ct = resolve_optional(&ni, trigger, CT_NONE)?.ok_or_else(|| missing("trig_ct_handle"))?;
         let (place, entry) = (list_id(index, list)?, entry_from_me(&ni, entry, true)?);
         let appended =
             to_answer(ni.with_engine(|engine| engine.trigger_append(ct, threshold, place, entry, user_ptr as u64)))?;
@@ -136,7 +146,7 @@ exports! {
     // An extension of the reference.
     fn PtlTriggeredMEUnlink(entry: Handle, trigger: Handle, threshold: u64) {
         let (ni, entry) = resolve::<EntryHandle>(entry)?;
-        let ct = resolve_optional(&ni, trigger, CT_NONE)?.ok_or(Code::ArgInvalid)?;
+        let ct = resolve_optional(&ni, trigger, CT_NONE)?.ok_or_else(|| missing("trig_ct_handle"))?;
         to_answer(ni.with_engine(|engine| engine.trigger_unlink(ct, threshold, entry)))
     }
 }

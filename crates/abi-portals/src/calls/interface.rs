@@ -6,10 +6,10 @@ use ffi::{In, Out, catch_panic};
 use portals::{NiKind, Process};
 
 use super::interface;
-use crate::answer::Code;
+use crate::answer::{Code, code, missing};
 use crate::export::exports;
 use crate::handle;
-use crate::state;
+use crate::state::{self, closed};
 use crate::types::{
     ANY, Handle, IFACE_DEFAULT, NI_LOGICAL, NI_MATCHING, NI_NO_MATCHING, NI_PHYSICAL, PID_ANY, PtlLimits,
     PtlProcess, Size,
@@ -43,14 +43,20 @@ exports! {
         handle: Out<Handle>,
     ) {
         state::check_init()?;
-        let handle = handle.required(Code::ArgInvalid)?;
-        let kind = kind(options).ok_or(Code::ArgInvalid)?;
+        let handle = handle.required_or(|| missing("ni_handle"))?;
+        let kind = kind(options).ok_or_else(|| {
+            code!(
+                ArgInvalid,
+                "options is {options:#x}; pass one of PTL_NI_MATCHING and PTL_NI_NO_MATCHING, and one of PTL_NI_LOGICAL and \
+                 PTL_NI_PHYSICAL"
+            )
+        })?;
         if iface != IFACE_DEFAULT && iface != 0 {
-            return Err(Code::ArgInvalid);
+            return Err(code!(ArgInvalid, "iface is {iface}; pass PTL_IFACE_DEFAULT or 0"));
         }
         let pid = (pid != PID_ANY).then_some(pid);
-        if pid.is_some_and(|pid| pid > PID_ANY) {
-            return Err(Code::ArgInvalid);
+        if let Some(pid) = pid.filter(|pid| *pid > PID_ANY) {
+            return Err(code!(ArgInvalid, "pid is {pid}; pass PTL_PID_ANY, or a number below it"));
         }
         let limits = state::open(kind, pid, desired.get().map(PtlLimits::limits))?;
         actual.set(PtlLimits::new(&limits));
@@ -66,13 +72,13 @@ exports! {
 
     // Portals 4.3, section 3.6.
     fn PtlNIStatus(handle: Handle, register: c_int, value: Out<c_int>) {
-        let (ni, value) = (interface(handle)?, value.required(Code::ArgInvalid)?);
-        let status = ni.test(|engine| engine.status()).ok_or(Code::ArgInvalid)?;
+        let (ni, value) = (interface(handle)?, value.required_or(|| missing("status"))?);
+        let status = ni.test(|engine| engine.status()).ok_or_else(closed)?;
         let count = match register {
             0 => status.drops,
             1 => status.permission_violations,
             2 => status.operation_violations,
-            _ => return Err(Code::ArgInvalid),
+            _ => return Err(code!(ArgInvalid, "status_register is {register}; there are 0 to 2 (PTL_SR_*)")),
         };
         value.set(c_int::try_from(count).unwrap_or(c_int::MAX));
         Ok(())
@@ -83,23 +89,23 @@ exports! {
         state::check_init()?;
         let number = handle::interface_of(object)?;
         state::interface(number)?;
-        handle.required(Code::ArgInvalid)?.set(handle::interface(number));
+        handle.required_or(|| missing("ni_handle"))?.set(handle::interface(number));
         Ok(())
     }
 
     // Portals 4.3, section 3.6.
     fn PtlSetMap(handle: Handle, size: Size, map: In<PtlProcess>) {
         let ni = interface(handle)?;
-        let count = usize::try_from(size).map_err(|_| Code::ArgInvalid)?;
+        let count = usize::try_from(size).map_err(|_| code!(ArgInvalid, "map_size is {size}; pass 1 to {MAP_MAX}"))?;
         if !ni.kind().is_logical || count == 0 || count > MAP_MAX {
-            return Err(Code::ArgInvalid);
+            return Err(code!(ArgInvalid, "map_size is {size} (1 to {MAP_MAX} are possible), or ni_handle is not PTL_NI_LOGICAL"));
         }
-        let items = map.items(count).ok_or(Code::ArgInvalid)?;
+        let items = map.items(count).ok_or_else(|| missing("mapping"))?;
         let processes: Vec<Process> = items.map(|process| process.process(false)).collect();
         if !ni.map().is_empty() {
             return Err(Code::Ignored);
         }
-        if ni.set_map(&processes) { Ok(()) } else { Err(Code::ArgInvalid) }
+        if ni.set_map(&processes) { Ok(()) } else { Err(code!(ArgInvalid, "mapping lacks this process; every process that calls must be in it")) }
     }
 
     // Portals 4.3, section 3.6.
@@ -107,10 +113,10 @@ exports! {
         let ni = interface(handle)?;
         let known = ni.map();
         if !ni.kind().is_logical || (size > 0 && !map.is_some()) {
-            return Err(Code::ArgInvalid);
+            return Err(code!(ArgInvalid, "mapping is NULL, or ni_handle is not PTL_NI_LOGICAL; physical interfaces have no map"));
         }
         if known.is_empty() {
-            return Err(Code::NoSpace);
+            return Err(code!(NoSpace, "ni_handle has no map; call PtlSetMap first"));
         }
         let room = usize::try_from(size).unwrap_or(usize::MAX);
         let put = |(at, process): (usize, &Process)| map.element(at).set(PtlProcess::new(*process));
@@ -122,7 +128,7 @@ exports! {
     // Portals 4.3, section 3.8.
     fn PtlGetUid(handle: Handle, uid: Out<u32>) {
         interface(handle)?;
-        uid.required(Code::ArgInvalid)?.set(rustix::process::geteuid().as_raw());
+        uid.required_or(|| missing("uid"))?.set(rustix::process::geteuid().as_raw());
         Ok(())
     }
 
@@ -131,14 +137,14 @@ exports! {
         let ni = interface(handle)?;
         // Without a map, no rank is known.
         let known = ni.id().unwrap_or(Process::rank(ANY));
-        id.required(Code::ArgInvalid)?.set(PtlProcess::new(known));
+        id.required_or(|| missing("id"))?.set(PtlProcess::new(known));
         Ok(())
     }
 
     // Portals 4.3, section 3.9.
     fn PtlGetPhysId(handle: Handle, id: Out<PtlProcess>) {
         let ni = interface(handle)?;
-        id.required(Code::ArgInvalid)?.set(PtlProcess::new(ni.node().me()));
+        id.required_or(|| missing("id"))?.set(PtlProcess::new(ni.node().me()));
         Ok(())
     }
 

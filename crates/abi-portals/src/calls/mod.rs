@@ -12,9 +12,9 @@ mod triggered;
 
 use portals::Ni;
 
-use crate::answer::{Answer, Code};
+use crate::answer::{Answer, Code, code};
 use crate::handle::{self, Object};
-use crate::state;
+use crate::state::{self, closed};
 use crate::types::Handle;
 
 /// The interface of an interface handle.
@@ -36,10 +36,19 @@ fn resolve_optional<T: Object>(ni: &Ni, handle: Handle, none: Handle) -> Answer<
         return Ok(None);
     }
     let (number, object) = handle::decode(handle)?;
-    if number == ni.kind().number() { Ok(Some(object)) } else { Err(Code::ArgInvalid) }
+    if number == ni.kind().number() { Ok(Some(object)) } else { Err(other_interface(handle)) }
+}
+
+/// The code of a handle of another interface than the call's.
+#[cold]
+fn other_interface(handle: Handle) -> Code {
+    code!(
+        ArgInvalid,
+        "handle {handle:#x} belongs to another interface; pass one of the interface that the call names"
+    )
 }
 
 /// The engine's result; an invalid argument if the interface was closed meanwhile.
 fn to_answer<T>(result: Option<portals::Result<T>>) -> Answer<T> {
-    Ok(result.ok_or(Code::ArgInvalid)??)
+    Ok(result.ok_or_else(closed)??)
 }

@@ -5,9 +5,10 @@ use host::Span;
 use portals::{Engine, EqHandle, Event, Ni};
 
 use super::{interface, resolve, to_answer};
-use crate::answer::{Answer, Code};
+use crate::answer::{Answer, Code, code, missing};
 use crate::export::exports;
 use crate::handle;
+use crate::state::closed;
 use crate::types::{Handle, PtlEvent, Size, TIME_FOREVER};
 
 /// Maximum number of slots of a queue: the requested number is a hint.
@@ -36,8 +37,10 @@ fn wait(ni: &Ni, call: &'static str, eqs: &[EqHandle], timeout: u32) -> Answer<(
         }
         None
     };
-    match ni.test(&mut poll_queues).ok_or(Code::ArgInvalid)? {
-        Some(Err(_)) => return Err(Code::ArgInvalid),
+    match ni.test(&mut poll_queues).ok_or_else(closed)? {
+        Some(Err(_)) => {
+            return Err(code!(ArgInvalid, "eq_handle was freed already; pass an open event queue"));
+        }
         Some(found) => return found,
         None if timeout == 0 => return Err(Code::EqEmpty),
         None => {}
@@ -50,15 +53,15 @@ fn wait(ni: &Ni, call: &'static str, eqs: &[EqHandle], timeout: u32) -> Answer<(
 /// Objects of one interface, from an array of handles.
 pub(super) fn resolve_all<T: handle::Object>(handles: In<Handle>, size: u32) -> Answer<(Ni, Vec<T>)> {
     if size == 0 || size > POLLED_MAX {
-        return Err(Code::ArgInvalid);
+        return Err(code!(ArgInvalid, "size is {size}; pass the number of handles, 1 to {POLLED_MAX}"));
     }
-    let mut items = handles.items(size as usize).ok_or(Code::ArgInvalid)?;
-    let (ni, first) = resolve::<T>(items.next().ok_or(Code::ArgInvalid)?)?;
+    let mut items = handles.items(size as usize).ok_or_else(|| missing("the array of handles"))?;
+    let (ni, first) = resolve::<T>(items.next().ok_or_else(|| missing("the array of handles"))?)?;
     let mut objects = vec![first];
     for item in items {
         let (number, object) = handle::decode(item)?;
         if number != ni.kind().number() {
-            return Err(Code::ArgInvalid);
+            return Err(super::other_interface(item));
         }
         objects.push(object);
     }
@@ -67,9 +70,9 @@ pub(super) fn resolve_all<T: handle::Object>(handles: In<Handle>, size: u32) -> 
 
 exports! {
     fn PtlEQAlloc(handle: Handle, count: Size, result: Out<Handle>) {
-        let (ni, result) = (interface(handle)?, result.required(Code::ArgInvalid)?);
+        let (ni, result) = (interface(handle)?, result.required_or(|| missing("eq_handle"))?);
         if count > SLOTS_MAX {
-            return Err(Code::NoSpace);
+            return Err(code!(NoSpace, "count is {count}, but an event queue has at most {SLOTS_MAX} slots; pass less"));
         }
         let eq: EqHandle = to_answer(ni.with_engine(|engine| engine.eq_alloc(count as usize)))?;
         result.set(handle::encode(ni.kind(), eq));
@@ -83,19 +86,19 @@ exports! {
 
     fn PtlEQGet(eq: Handle, event: Out<PtlEvent>) {
         let (ni, eq) = resolve::<EqHandle>(eq)?;
-        let event = event.required(Code::ArgInvalid)?;
+        let event = event.required_or(|| missing("event"))?;
         store_event(to_answer(ni.test(|engine| engine.eq_get(eq)))?.ok_or(Code::EqEmpty)?, event)
     }
 
     fn PtlEQWait(eq: Handle, event: Out<PtlEvent>) {
         let (ni, eq) = resolve::<EqHandle>(eq)?;
-        let event = event.required(Code::ArgInvalid)?;
+        let event = event.required_or(|| missing("event"))?;
         store_event(wait(&ni, "PtlEQWait", &[eq], TIME_FOREVER)?.0, event)
     }
 
     fn PtlEQPoll(eqs: In<Handle>, size: u32, timeout: u32, event: Out<PtlEvent>, which: Out<u32>) {
         let (ni, eqs) = resolve_all::<EqHandle>(eqs, size)?;
-        let (event, which) = (event.required(Code::ArgInvalid)?, which.required(Code::ArgInvalid)?);
+        let (event, which) = (event.required_or(|| missing("event"))?, which.required_or(|| missing("which"))?);
         let (taken, at) = wait(&ni, "PtlEQPoll", &eqs, timeout)?;
         which.set(at as u32);
         store_event(taken, event)

@@ -4,14 +4,14 @@ use ffi::Out;
 use portals::PtOptions;
 
 use super::{interface, resolve_optional, to_answer};
-use crate::answer::Code;
+use crate::answer::{code, missing};
 use crate::export::exports;
 use crate::types::{ANY, EQ_NONE, Handle};
 
 exports! {
     fn PtlPTAlloc(handle: Handle, options: u32, eq: Handle, wanted: u32, index: Out<u32>) {
-        let (ni, index) = (interface(handle)?, index.required(Code::ArgInvalid)?);
-        let options = PtOptions::from_bits(options).ok_or(Code::ArgInvalid)?;
+        let (ni, index) = (interface(handle)?, index.required_or(|| missing("pt_index"))?);
+        let options = PtOptions::from_bits(options).ok_or_else(|| code!(ArgInvalid, "options is {options:#x}, which has unknown bits; pass PTL_PT_* options only"))?;
         let eq = resolve_optional(&ni, eq, EQ_NONE)?;
         let wanted = (wanted != ANY).then_some(wanted);
         index.set(to_answer(ni.with_engine(|engine| engine.pt_alloc(options, eq, wanted)))?);

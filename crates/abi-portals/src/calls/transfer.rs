@@ -4,7 +4,7 @@ use ffi::Bytes;
 use portals::{AckReq, Action, Datatype, MdAddr, MdHandle, Ni, Op, Operand, Transfer};
 
 use super::{resolve, to_answer};
-use crate::answer::{Answer, Code};
+use crate::answer::{Answer, code, missing};
 use crate::export::exports;
 use crate::types::{Handle, PtlProcess, Size};
 
@@ -21,12 +21,22 @@ pub(super) struct TransferTarget {
 /// The requested acknowledgement.
 pub(super) fn parse_ack(request: u8) -> Answer<AckReq> {
     let all = [AckReq::None, AckReq::Full, AckReq::Counting, AckReq::Completed];
-    all.get(usize::from(request)).copied().ok_or(Code::ArgInvalid)
+    all.get(usize::from(request)).copied().ok_or_else(|| {
+        code!(
+            ArgInvalid,
+            "ack_req is {request}; pass PTL_NO_ACK_REQ, PTL_ACK_REQ, PTL_CT_ACK_REQ or PTL_OC_ACK_REQ"
+        )
+    })
 }
 
 /// An operation and a type, by number.
 pub(super) fn parse_atomic(operation: u8, datatype: u8) -> Answer<(Op, Datatype)> {
-    Op::from_number(operation).zip(Datatype::from_number(datatype)).ok_or(Code::ArgInvalid)
+    Op::from_number(operation).zip(Datatype::from_number(datatype)).ok_or_else(|| {
+        code!(
+            ArgInvalid,
+            "operation is {operation} and datatype {datatype}; pass values of ptl_op_t and ptl_datatype_t"
+        )
+    })
 }
 
 /// The action of a swap. `operand` is read only if the operation has one.
@@ -34,7 +44,7 @@ pub(super) fn swap_action(operation: u8, datatype: u8, operand: Bytes) -> Answer
     let (op, datatype) = parse_atomic(operation, datatype)?;
     let mut bytes = Operand::default();
     if op.has_operand() {
-        let given = operand.get(datatype.size() as i32).map_err(|_| Code::ArgInvalid)?;
+        let given = operand.get(datatype.size() as i32).map_err(|_| missing("operand"))?;
         bytes[..given.len()].copy_from_slice(&given);
     }
     Ok(Action::Swap(op, datatype, bytes))
@@ -67,11 +77,11 @@ pub(super) fn get_transfer(
     let put = match put {
         None => None,
         Some((md, offset)) => {
-            let (other, md) = resolve::<MdHandle>(md)?;
+            let (other, found) = resolve::<MdHandle>(md)?;
             if other.kind() != ni.kind() {
-                return Err(Code::ArgInvalid);
+                return Err(super::other_interface(md));
             }
-            Some(MdAddr { md, offset })
+            Some(MdAddr { md: found, offset })
         }
     };
     let transfer = build_transfer(&ni, action, (put, get), length, AckReq::None, target);

@@ -6,7 +6,7 @@ use portals::{Action, CtHandle, Ni, Transfer};
 
 use super::transfer::{TransferTarget, get_transfer, parse_ack, parse_atomic, put_transfer, swap_action};
 use super::{resolve, to_answer};
-use crate::answer::{Answer, Code};
+use crate::answer::Answer;
 use crate::export::exports;
 use crate::handle;
 use crate::types::{Handle, PtlCtEvent, PtlProcess, Size};
@@ -18,8 +18,9 @@ fn add_triggered((ni, transfer): (Ni, Transfer), ct: Handle, threshold: Size) ->
 
 /// A counter of the same interface.
 fn resolve_counter(ni: &Ni, ct: Handle) -> Answer<CtHandle> {
-    let (number, ct) = handle::decode(ct)?;
-    if number == ni.kind().number() { Ok(ct) } else { Err(Code::ArgInvalid) }
+    let handle = ct;
+    let (number, ct) = handle::decode(handle)?;
+    if number == ni.kind().number() { Ok(ct) } else { Err(super::other_interface(handle)) }
 }
 
 exports! {
