@@ -1,7 +1,7 @@
 //! The end of every call: stops panics, passes errors to the error handler of the object that was used, and finally rethrows an
 //! exception of a program's function.
 
-use ffi::{Panicked, catch_panic};
+use ffi::{Panicked, catch_panic, log};
 use host::Time;
 
 use crate::answer::{Answer, ErrhandlerOwner, Fault};
@@ -45,7 +45,11 @@ fn end(at: usize, owner: ErrhandlerOwner, began: Option<Time>, done: Result<Answ
             NAMES[at]
         ));
     }
-    let Some(fault) = fault else { return c::MPI_SUCCESS };
+    let Some(fault) = fault else {
+        log_call(at, began, c::MPI_SUCCESS);
+        return c::MPI_SUCCESS;
+    };
+    log_call(at, began, fault.code);
     match catch_panic(|| handler::outcome(NAMES[at], owner, &fault)) {
         Ok(Outcome::Code(code)) => code,
         Ok(Outcome::Handler { function, handle, code, returns }) => {
@@ -54,6 +58,15 @@ fn end(at: usize, owner: ErrhandlerOwner, began: Option<Time>, done: Result<Answ
             returns.unwrap_or(code)
         }
         Err(Panicked) => fault.code,
+    }
+}
+
+/// Writes a line for a call, if all calls are logged: its result and its time.
+fn log_call(at: usize, began: Option<Time>, code: i32) {
+    if let Some(began) = began.filter(|_| log::reports_calls()) {
+        let rank = state::rank().map(|rank| format!("rank {rank}: ")).unwrap_or_default();
+        let time = profile::now().since(began);
+        log::write_line(format_args!("{rank}{} = {code} ({time})", NAMES[at]));
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use ffi::lock;
+use ffi::{lock, log};
 use host::{EventCount, Span};
 use mpi::Errhandler;
 
@@ -73,7 +73,10 @@ pub(crate) enum Outcome {
 /// Finds the responsible error handler and its outcome; does not return if errors are fatal.
 pub(crate) fn outcome(name: &str, owner: ErrhandlerOwner, fault: &Fault) -> Outcome {
     let (handler, handle) = match owner {
-        ErrhandlerOwner::Caller => return Outcome::Code(fault.code),
+        ErrhandlerOwner::Caller => {
+            report(name, fault);
+            return Outcome::Code(fault.code);
+        }
         ErrhandlerOwner::Process => (process_handler(), c::MPI_COMM_SELF),
         ErrhandlerOwner::Comm(handle) => {
             (get(handle, "comm").ok().map(|comm| comm.errhandler()), handle.value())
@@ -125,6 +128,9 @@ fn outcome_of(name: &str, handler: &Errhandler, handle: usize, fault: &Fault) ->
         Some(_) => fault.code,
         None => code_of(fault.code, &format!("{name}: {}", fault.text)),
     };
+    if !matches!(handler, Errhandler::Fatal | Errhandler::Abort) && !fault.is_raised {
+        report(name, fault);
+    }
     match handler {
         Errhandler::Return => Outcome::Code(returns.unwrap_or(code)),
         Errhandler::Fatal | Errhandler::Abort => fatal(name, fault),
@@ -133,6 +139,48 @@ fn outcome_of(name: &str, handler: &Errhandler, handle: usize, fault: &Fault) ->
             None => Outcome::Code(code),
         },
     }
+}
+
+/// Reports a failed call to the log, unless it ends the job with a line of its own.
+#[cold]
+fn report(name: &str, fault: &Fault) {
+    if !log::reports_errors() {
+        return;
+    }
+    let rank = state::rank().map(|rank| format!("rank {rank}: ")).unwrap_or_default();
+    let (class, text) = (class_of(fault.code), &fault.text);
+    let reason = match remedy(class) {
+        // Some texts say what to do themselves.
+        Some(remedy) if !text.contains(';') => format!("{text}; {remedy}"),
+        _ => text.clone(),
+    };
+    let about = mpi::Class(class).about().unwrap_or("An error of the program's.");
+    log::failure(&format!("{rank}{name}"), &format!("{reason} (error class {class}: {about})"));
+}
+
+/// What to do about an error of this class.
+fn remedy(class: i32) -> Option<&'static str> {
+    Some(match class {
+        c::MPI_ERR_BUFFER => "pass memory for the whole count, and buffers that do not overlap",
+        c::MPI_ERR_COUNT => "pass a count that is not negative and fits",
+        c::MPI_ERR_TYPE => "pass a datatype that exists and is committed",
+        c::MPI_ERR_TAG => "pass 0 to MPI_TAG_UB, or MPI_ANY_TAG to a receive",
+        c::MPI_ERR_COMM => "pass a communicator that exists and is of the kind that the call needs",
+        c::MPI_ERR_RANK | c::MPI_ERR_ROOT => "pass a rank of the communicator or group",
+        c::MPI_ERR_REQUEST => "pass a request that has not been completed or freed",
+        c::MPI_ERR_GROUP => "pass a group that exists",
+        c::MPI_ERR_OP => "pass an operation that exists and fits the datatype",
+        c::MPI_ERR_ARG => "pass the address of a variable, or a value that the standard allows",
+        c::MPI_ERR_TRUNCATE => "receive with a larger count, or probe for the size first",
+        c::MPI_ERR_INFO | c::MPI_ERR_WIN | c::MPI_ERR_FILE | c::MPI_ERR_SESSION | c::MPI_ERR_ERRHANDLER => {
+            "pass a handle that exists"
+        }
+        c::MPI_ERR_KEYVAL => "pass a key that the matching MPI_*_create_keyval has returned",
+        c::MPI_ERR_INFO_KEY => "pass a shorter key that is not empty",
+        c::MPI_ERR_RMA_SYNC => "open an epoch first: MPI_Win_fence, MPI_Win_lock or MPI_Win_start",
+        c::MPI_ERR_RMA_RANGE => "pass a displacement and a count inside of the target's window",
+        _ => return None,
+    })
 }
 
 /// How long a process that lost another one waits for the launcher to end the job: the launcher knows which process was lost, and

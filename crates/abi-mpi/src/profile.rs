@@ -20,6 +20,8 @@ const PROFILE: u8 = 1;
 const EVENTS: u8 = 2;
 /// A function of the program has thrown an exception. From then on, every call checks whether its thread keeps one.
 const EXCEPTIONS: u8 = 4;
+/// Calls are logged.
+const LOG: u8 = 8;
 /// Counters of each function, in the order of [`NAMES`].
 static CALLS: [Count; NAMES.len()] = [const { Count::new() }; NAMES.len()];
 /// Bytes that were sent up to the end of the last profiled call.
@@ -62,10 +64,10 @@ pub(crate) fn begin_call() -> Option<Time> {
     if FLAGS.load(Ordering::Relaxed) == 0 { None } else { Some(now()) }
 }
 
-/// The time; zero before the process exists.
+/// The time of the process's host.
 #[cold]
-fn now() -> Time {
-    PROCESS.get().map_or(Time::ZERO, |process| process.host().now())
+pub(crate) fn now() -> Time {
+    crate::clock::host().now()
 }
 
 /// Makes tools receive events, or stops that; returns whether this changed anything.
@@ -106,6 +108,13 @@ pub(crate) fn end_call(function: usize, began: Time) {
     let bytes = left.saturating_sub(SENT_BYTES.fetch_max(left, Ordering::Relaxed));
     for (count, more) in CALLS[function].all().into_iter().zip([1, time.as_ps(), bytes]) {
         count.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+/// Logs each call from now on, if the program's environment asks for it.
+pub(crate) fn log_calls() {
+    if ffi::log::reports_calls() {
+        FLAGS.fetch_or(LOG, Ordering::Relaxed);
     }
 }
 

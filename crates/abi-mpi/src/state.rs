@@ -118,6 +118,7 @@ fn join_job() -> Answer<&'static State> {
     if env::var_os("NICETY_PROFILE").is_some_and(|value| !value.is_empty()) {
         profile::start(&process);
     }
+    profile::log_calls();
     Ok(STATE.get_or_init(|| State { process, launch, main, address, appnum, universe, is_strict }))
 }
 

@@ -36,6 +36,53 @@ fn errors_have_their_class_and_name_the_argument() {
     assert_eq!(run(Command::new(errors.path())), "every error is named\n");
 }
 
+/// With an error handler that returns, the log of failed calls still names the rank, the call, the argument and the cause.
+#[test]
+fn failed_calls_are_explained() {
+    if !has_compiler() {
+        return;
+    }
+    let errors = program("errors", include_str!("c/errors.c"));
+    let mut logged = with(Command::new(errors.path()), &[("NICETY_LOG", "errors")]);
+    let output = logged.output().expect("it starts");
+    assert!(output.status.success());
+    let log = String::from_utf8_lossy(&output.stderr);
+    for (call, words) in [
+        (
+            "MPI_Send",
+            "destination 5 is not a rank of a communicator of 1; pass a rank of the communicator or group",
+        ),
+        ("MPI_Isend", "destination -1"),
+        ("MPI_Send", "tag -2 of a send is negative; pass 0 to MPI_TAG_UB"),
+        ("MPI_Send_c", "count: -1 is negative; pass a count"),
+        ("MPI_Send", "buf: "),
+        ("MPI_Send", "MPI_Type_commit"),
+        ("MPI_Send", "comm: "),
+        ("MPI_Isend", "request: its address is NULL"),
+        ("MPI_Recv", "source 5"),
+        ("MPI_Recv", "room for 4; receive with a larger count, or probe for the size first (error class 15"),
+        (
+            "MPI_Wait",
+            "request: the handle is not a request, or its request was completed or freed; pass a request",
+        ),
+        ("MPI_Mrecv", "message: "),
+        ("MPI_Bsend", "MPI_Buffer_attach"),
+        ("MPI_Allreduce", "MPI_IN_PLACE"),
+        ("MPI_Gather", "recvbuf"),
+        ("MPI_Comm_free", "comm: "),
+        ("MPI_Info_set", "info: "),
+        ("MPI_Type_free", "datatype: "),
+        ("MPI_Init", "once"),
+    ] {
+        let start = format!("nicety: rank 0: {call}: ");
+        let is_there = log.lines().any(|line| line.starts_with(&start) && line.contains(words));
+        assert!(is_there, "{call}: {words}: {log}");
+    }
+    let mut all = with(Command::new(errors.path()), &[("NICETY_LOG", "calls")]);
+    let log = String::from_utf8_lossy(&all.output().expect("it starts").stderr).into_owned();
+    assert!(log.contains("nicety: rank 0: MPI_Isend = 0 ("), "{log}");
+}
+
 /// Only memory limits the number of objects and requests; errors report a shortage.
 #[test]
 fn objects_are_limited_by_memory() {
