@@ -325,6 +325,9 @@ pub(crate) struct RunArgs {
     /// Name of the adapter for the program (with --dat)
     #[arg(long, value_name = "NAME", default_value = "nicety", requires = "dat")]
     pub(crate) ia: String,
+    /// Say why calls fail: `off`, `errors` (the first of each kind; the default on a terminal) or `calls` (all); `:FILE` appends to a file
+    #[arg(long, value_name = "WHAT[:FILE]")]
+    pub(crate) log: Option<OsString>,
     /// Print the variables for a shell to export, instead of running a program
     #[arg(long, conflicts_with_all = ["dat", "command"])]
     pub(crate) print_env: bool,
@@ -343,12 +346,14 @@ const RUN: &str = "\
 The program loads our libibverbs.so.1 and librdmacm.so.1 instead of others (LD_LIBRARY_PATH). They offer the devices as nicety0, \
 nicety1 and so on. They are also preloaded (LD_PRELOAD), so that the paths of such devices in /dev and /sys seem to exist. With \
 --dat, the program gets its own dat.conf (DAT_OVERRIDE), in which NAME is the device; this needs libdat2 (Debian: libdapl2). No \
-other RDMA software is needed. The exit status is that of the program.
+other RDMA software is needed. With --log, or by default on a terminal, each kind of failed call and completion gives one line that says \
+what was wrong and what to do (NICETY_LOG). The exit status is that of the program.
 
 EXAMPLES
   nicety run -- ibv_devinfo -v
   nicety run -- ibv_rc_pingpong                                   a server; then, in another terminal:
   nicety run -- ibv_rc_pingpong localhost
+  nicety run --log calls:calls.txt -- ./program                   with a log of all calls
   nicety run --rnic -- rping -s                                   on devices that look like iWARP hardware
   eval \"$(nicety run --print-env --device iwarp@10.0.0.1)\"       for all programs that this shell starts
   nicety run --dat -- dtest -P nicety

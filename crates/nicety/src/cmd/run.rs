@@ -22,6 +22,9 @@ use launcher::quote::shell_words;
 /// The provider library of uDAPL, as cargo names it.
 const LIBRARY: &str = "libnicety_dat.so";
 
+/// The variable that selects which calls the libraries report.
+const LOG: &str = "NICETY_LOG";
+
 /// Replaces this process by the program; returns only on failure.
 ///
 /// # Errors
@@ -35,14 +38,16 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
             )));
         }
     }
+    let log = log(args)?;
     if args.dat {
-        return with_dat(args);
+        return with_dat(args, log);
     }
     let [search, preload] = ["LD_LIBRARY_PATH", "LD_PRELOAD"].map(std::env::var_os);
     let own = install_paths::own_directory()?;
     let library = args.provider.as_deref();
     let (search, preload) = (search.as_deref(), preload.as_deref());
-    let variables = verbs::environment(&own, library, &args.devices, args.rnic, search, preload)?;
+    let mut variables = verbs::environment(&own, library, &args.devices, args.rnic, search, preload)?;
+    variables.extend(log);
     if args.print_env {
         for (name, value) in variables {
             Stream::Out.data(&format!("export {name}={}\n", shell_words(&[value])))?;
@@ -52,8 +57,18 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     Err(become_program(args, variables))
 }
 
+/// The variable that makes the libraries say why calls fail, if they should. What the environment has stays, unless there is an option.
+fn log(args: &RunArgs) -> Result<Option<(&'static str, OsString)>, Failure> {
+    if let Some(asked) = &args.log {
+        ffi::log::check(asked).map_err(|wrong| Failure::usage(format!("--log {wrong}")))?;
+        return Ok(Some((LOG, asked.clone())));
+    }
+    let is_default = !args.print_env && std::env::var_os(LOG).is_none() && Stream::Err.is_terminal();
+    Ok(is_default.then(|| (LOG, "errors".into())))
+}
+
 /// Runs a program that is built against uDAPL.
-fn with_dat(args: &RunArgs) -> Outcome {
+fn with_dat(args: &RunArgs, log: Option<(&'static str, OsString)>) -> Outcome {
     let [device] = &args.devices[..] else {
         return Err(Failure::usage("a dat.conf has one device; give --device once"));
     };
@@ -69,7 +84,7 @@ fn with_dat(args: &RunArgs) -> Outcome {
     let config = write_config(&dat_conf(&args.ia, device, &library)?)?;
     // Through the process id, which exec keeps: children that close their descriptors can still open it.
     let path = format!("/proc/{}/fd/{}", std::process::id(), config.as_raw_fd());
-    Err(become_program(args, vec![("DAT_OVERRIDE", path.into())]))
+    Err(become_program(args, [("DAT_OVERRIDE", path.into())].into_iter().chain(log).collect()))
 }
 
 /// Replaces this process by the program with these variables. Returns only on failure, with the exit status of shells and
@@ -135,6 +150,7 @@ mod tests {
             dat: true,
             devices: vec![device.to_owned()],
             ia: "nicety".to_owned(),
+            log: None,
             print_env: false,
             rnic: false,
             provider: Some(std::env::current_exe().expect("this test")),
@@ -164,6 +180,8 @@ mod tests {
             let failure = run(&args(device, &["true"])).expect_err(device);
             assert!(failure.lines[0].contains(hint), "{device}: {failure:?}");
         }
+        let log = RunArgs { log: Some("error".into()), ..args("shm", &["true"]) };
+        assert!(run(&log).expect_err("no such level").lines[0].contains("expected off, errors or calls"));
         let none = RunArgs { provider: Some("/nowhere/at/all.so".into()), ..args("shm", &["true"]) };
         assert!(run(&none).is_err());
         let two = RunArgs { devices: vec!["shm".into(), "iwarp".into()], ..args("shm", &["true"]) };
