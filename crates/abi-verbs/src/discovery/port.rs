@@ -101,7 +101,7 @@ pub(crate) fn query_device_ex(context: Handle<Context>, place: *mut u8, size: us
         phys_port_cnt_ex: 1,
         ..zeroed()
     };
-    copy_truncated(&found, place, size)
+    copy_truncated(&found, size_of_val(&found), place, size)
 }
 
 /// Extended attributes, all zero.
@@ -111,8 +111,9 @@ fn zeroed() -> ibv_device_attr_ex {
 }
 
 /// Copies as much of a structure as fits, and zeroes the rest of the program's buffer: programs compiled with other header versions
-/// have more or fewer fields.
-fn copy_truncated<T: Copy>(found: &T, place: *mut u8, size: usize) -> Answer {
+/// have more or fewer fields. `end` is where its last field ends: padding behind that has no defined value, and a field of a later
+/// version may be there.
+fn copy_truncated<T: Copy>(found: &T, end: usize, place: *mut u8, size: usize) -> Answer {
     if place.is_null() {
         return Err(missing("the place of the result"));
     }
@@ -122,7 +123,7 @@ fn copy_truncated<T: Copy>(found: &T, place: *mut u8, size: usize) -> Answer {
         std::ptr::copy_nonoverlapping(
             std::ptr::from_ref(found).cast::<u8>(),
             place,
-            size.min(size_of::<T>()),
+            size.min(end.min(size_of::<T>())),
         );
     }
     Ok(())
@@ -168,7 +169,8 @@ pub(crate) fn query(context: Handle<Context>, port: u8, place: *mut u8, size: us
         flags: 0,
         port_cap_flags2: 0,
     };
-    copy_truncated(&found, place, size)
+    let end = std::mem::offset_of!(ibv_port_attr, port_cap_flags2) + size_of_val(&found.port_cap_flags2);
+    copy_truncated(&found, end, place, size)
 }
 
 /// The size of the attributes of `ibv_query_port@IBVERBS_1.1`, which programs get by dlsym(3) and those built before 2018 call: they
@@ -251,7 +253,12 @@ pub(crate) fn _ibv_query_gid_ex(
         ));
     }
     let found = entry(gid, gid_index, interface_of(context)?);
-    copy_truncated(&found, std::ptr::with_exposed_provenance_mut(place.addr()), entry_size)
+    copy_truncated(
+        &found,
+        size_of_val(&found),
+        std::ptr::with_exposed_provenance_mut(place.addr()),
+        entry_size,
+    )
 }
 
 /// Returns the number of entries, or a negative error number.
@@ -277,7 +284,7 @@ pub(crate) fn _ibv_query_gid_table(
         let interface = interface_of(context)?;
         for (index, gid) in (0_u32..).zip(gids) {
             let at = place.wrapping_add((index as usize).wrapping_mul(entry_size));
-            copy_truncated(&entry(*gid, index, interface), at, entry_size)?;
+            copy_truncated(&entry(*gid, index, interface), size_of::<ibv_gid_entry>(), at, entry_size)?;
         }
         Ok(gids.len() as isize)
     };
