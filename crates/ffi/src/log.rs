@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use host::real::{remark, remark_to};
 
 /// The variable that selects what is written.
-const VARIABLE: &str = "NICETY_LOG";
+pub const VARIABLE: &str = "NICETY_LOG";
 
 /// The variable has not been read yet.
 const UNREAD: u8 = 0;

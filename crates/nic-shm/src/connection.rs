@@ -15,6 +15,7 @@ use crate::memory::numbers::QpNumber;
 use crate::memory::segment::SharedRef;
 use crate::peer::queue_pair::PeerQp;
 use crate::shared::DeviceShared;
+use nic_util::refusal;
 
 /// There was no failure.
 const NO_FAILURE: u32 = 0;
@@ -256,11 +257,7 @@ impl Connection {
     #[cold]
     pub(crate) fn failure(&self) -> Option<String> {
         let own = self.failed_request.get().map(|why| why.to_string());
-        own.or_else(|| {
-            self.has_access_error().then(|| {
-                "a request of the peer named memory here that it may not access; the peer's own completion says which".to_owned()
-            })
-        })
+        own.or_else(|| self.has_access_error().then(|| refusal::BY_PEER.to_owned()))
     }
 
     /// Moves both ends to the error state; returns whether this is the first time.

@@ -8,7 +8,7 @@
 //! | `fork` | the fork guard: a forked child cannot use a device that it inherits |
 //! | `heap_trim` | counts the memory of a device's objects and returns freed memory |
 //! | `limits` | limits of the system, and the errors that name them |
-//! | `refusal` | why a protection table does not allow an access, in words |
+//! | `refusal` | why requests fail, in words that all NICs use |
 //! | `sg_list` | scatter-gather lists of a request, and copies from and to them |
 //! | `string_moves` | measures at which distances the kernel's copies are slow on this processor |
 //! | `sync` | lock-free parts, each with a loom model |

@@ -1,6 +1,22 @@
-//! Why a protection table does not allow an access, in words: for [`verbs::Qp::failure`].
+//! Why a request failed, in the words that all NICs use: for [`verbs::Qp::failure`].
 
 use verbs::Access;
+
+/// The peer's request was refused at this end.
+pub const BY_PEER: &str =
+    "a request of the peer named memory here that it may not access; the peer's own completion says which";
+/// An atomic operation with an address that is not aligned.
+pub const UNALIGNED_ATOMIC: &str =
+    "an atomic operation needs a remote address that is a multiple of 8; align it";
+/// A send found no receive.
+pub const NO_RECEIVE: &str = "the peer had no receive posted, and the retries (rnr_retry) are exhausted; post receives before the \
+     peer sends, or set rnr_retry to 7 to wait for them";
+/// A send found a receive whose memory is not accessible.
+pub const BAD_RECEIVE: &str = "the memory of the receive that the peer has posted is not accessible; check its lkey, its rights and its \
+     bounds there";
+/// A send was longer than its receive.
+pub const SHORT_RECEIVE: &str =
+    "the message is longer than the receive that the peer has posted; post larger receives";
 
 /// An access that a table does not allow.
 #[derive(Clone, Copy, Debug)]

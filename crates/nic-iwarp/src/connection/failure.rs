@@ -1,6 +1,7 @@
 //! Why a queue pair failed, in words: for [`verbs::Qp::failure`]. Off the data path.
 
 use iwarp::terminate::TerminateCode;
+use nic_util::refusal;
 use verbs::{Access, RemoteAddr, SendOp, WcStatus};
 
 use crate::connection::end_reason::EndReason;
@@ -10,7 +11,6 @@ use crate::queues::qp_queues::QpQueues;
 #[cold]
 #[inline(never)]
 pub(crate) fn explain(queues: &QpQueues, end: &EndReason, failed: Option<(u64, WcStatus)>) -> Option<String> {
-    let of_peer = "a request of the peer named memory here that it may not access; the peer's own completion says which";
     Some(match end {
         EndReason::Disconnected | EndReason::Closed => return None,
         EndReason::Broken(errno) => {
@@ -24,7 +24,7 @@ pub(crate) fn explain(queues: &QpQueues, end: &EndReason, failed: Option<(u64, W
             });
             refused_by_peer(terminate.code, request)
         }
-        EndReason::Violation(violation) if violation.terminate.code.is_protection() => of_peer.into(),
+        EndReason::Violation(violation) if violation.terminate.code.is_protection() => refusal::BY_PEER.into(),
         EndReason::Violation(violation) if violation.terminate.code == TerminateCode::UNTAGGED_TOO_LONG => {
             "a message of the peer is longer than the receive posted for it here; post larger receives".into()
         }
@@ -38,9 +38,7 @@ pub(crate) fn explain(queues: &QpQueues, end: &EndReason, failed: Option<(u64, W
         EndReason::BadSink(number) => local(queues, *number),
         EndReason::Local(number, WcStatus::LocProtErr) => local(queues, *number),
         EndReason::Local(_, WcStatus::LocLenErr) => "an atomic operation needs 8 bytes of local memory".into(),
-        EndReason::Local(_, WcStatus::RemInvReqErr) => {
-            "an atomic operation needs a remote address that is a multiple of 8; align it".into()
-        }
+        EndReason::Local(_, WcStatus::RemInvReqErr) => refusal::UNALIGNED_ATOMIC.into(),
         EndReason::Local(_, WcStatus::RemAccessErr) => {
             "the remote address and the length wrap around the end of memory; check both".into()
         }
@@ -77,18 +75,10 @@ fn refused_by_peer(code: TerminateCode, request: Option<(SendOp, u32)>) -> Strin
         TerminateCode::NOT_ASSOCIATED | TerminateCode::TAGGED_NOT_ASSOCIATED => {
             "the peer's region belongs to another protection domain than its queue pair; register it in that of the queue pair".into()
         }
-        TerminateCode::UNTAGGED_NO_BUFFER => {
-            "the peer had no receive posted, and the retries (rnr_retry) are exhausted; post receives before the peer sends".into()
-        }
-        TerminateCode::UNTAGGED_TOO_LONG => {
-            "the message is longer than the receive that the peer has posted; post larger receives".into()
-        }
-        TerminateCode::STREAM_CATASTROPHIC if op.is_atomic() => {
-            "an atomic operation needs a remote address that is a multiple of 8; align it".into()
-        }
-        TerminateCode::STREAM_CATASTROPHIC => {
-            "the memory of the receive that the peer has posted is not accessible; check its lkey, its rights and its bounds there".into()
-        }
+        TerminateCode::UNTAGGED_NO_BUFFER => refusal::NO_RECEIVE.into(),
+        TerminateCode::UNTAGGED_TOO_LONG => refusal::SHORT_RECEIVE.into(),
+        TerminateCode::STREAM_CATASTROPHIC if op.is_atomic() => refusal::UNALIGNED_ATOMIC.into(),
+        TerminateCode::STREAM_CATASTROPHIC => refusal::BAD_RECEIVE.into(),
         // A tagged access without the right is reported as a protection error without details.
         code if code.is_protection() => {
             format!("the peer's region does not allow this; check its bounds, and register it with {need}")

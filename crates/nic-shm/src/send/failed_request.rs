@@ -1,6 +1,6 @@
 //! Why a request failed, in words: for [`verbs::Qp::failure`]. Off the data path.
 
-use nic_util::refusal::Refused;
+use nic_util::refusal::{self, Refused};
 use verbs::{Access, Data, RemoteAddr, SendOp, SendWr, WcStatus};
 
 use crate::connection::Connection;
@@ -16,23 +16,16 @@ pub(crate) fn explain(connection: &Connection, wr: &SendWr<'_>, status: WcStatus
     match status {
         WcStatus::LocProtErr => local(connection, wr),
         WcStatus::RemAccessErr => remote(connection, wr, len),
-        WcStatus::LocLenErr => format!("an atomic operation has 8 bytes of local memory, but its sg_list has {len}"),
-        WcStatus::RemInvReqErr if wr.op.is_atomic() => {
-            "an atomic operation needs a remote address that is a multiple of 8; align it".into()
+        WcStatus::LocLenErr => {
+            format!("an atomic operation has 8 bytes of local memory, but its sg_list has {len}")
         }
-        WcStatus::RemInvReqErr => {
-            format!("the message of {len} bytes is longer than the receive that the peer has posted; post larger receives")
-        }
-        WcStatus::RemOpErr => {
-            "the memory of the receive that the peer has posted is not accessible; check its lkey, its rights and its bounds there".into()
-        }
-        WcStatus::RnrRetryExcErr => {
-            "the peer had no receive posted, and the retries (rnr_retry) are exhausted; post receives before the peer sends, or set \
-             rnr_retry to 7 to wait for them"
-                .into()
-        }
+        WcStatus::RemInvReqErr if wr.op.is_atomic() => refusal::UNALIGNED_ATOMIC.into(),
+        WcStatus::RemInvReqErr => format!("a message of {len} bytes: {}", refusal::SHORT_RECEIVE),
+        WcStatus::RemOpErr => refusal::BAD_RECEIVE.into(),
+        WcStatus::RnrRetryExcErr => refusal::NO_RECEIVE.into(),
         WcStatus::RetryExcErr => {
-            "the peer's queue pair or process is gone; check whether it has failed, was destroyed, or ended".into()
+            "the peer's queue pair or process is gone; check whether it has failed, was destroyed, or ended"
+                .into()
         }
         other => format!("the request ended with {other:?}"),
     }

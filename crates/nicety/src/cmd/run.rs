@@ -22,9 +22,6 @@ use launcher::quote::shell_words;
 /// The provider library of uDAPL, as cargo names it.
 const LIBRARY: &str = "libnicety_dat.so";
 
-/// The variable that selects which calls the libraries report.
-const LOG: &str = "NICETY_LOG";
-
 /// Replaces this process by the program; returns only on failure.
 ///
 /// # Errors
@@ -61,10 +58,11 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
 fn log(args: &RunArgs) -> Result<Option<(&'static str, OsString)>, Failure> {
     if let Some(asked) = &args.log {
         ffi::log::check(asked).map_err(|wrong| Failure::usage(format!("--log {wrong}")))?;
-        return Ok(Some((LOG, asked.clone())));
+        return Ok(Some((ffi::log::VARIABLE, asked.clone())));
     }
-    let is_default = !args.print_env && std::env::var_os(LOG).is_none() && Stream::Err.is_terminal();
-    Ok(is_default.then(|| (LOG, "errors".into())))
+    let is_default =
+        !args.print_env && std::env::var_os(ffi::log::VARIABLE).is_none() && Stream::Err.is_terminal();
+    Ok(is_default.then(|| (ffi::log::VARIABLE, "errors".into())))
 }
 
 /// Runs a program that is built against uDAPL.
