@@ -14,7 +14,7 @@ use crate::slab::{Handle, Held};
 /// Disconnects, unless the connection has ended already.
 ///
 /// # Errors
-/// [`Errno::INVAL`] if there is no connection.
+/// [`Errno::INVAL`](crate::errno::Errno::INVAL) if there is no connection.
 pub(crate) fn disconnect(state: &mut CmIdState) -> Answer {
     match state.phase {
         CmPhase::Closed => return Ok(()),

@@ -76,7 +76,7 @@ fn set_retries(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
 /// The attributes that move a queue pair connected by librdmacm to a state from the one before, with their mask.
 ///
 /// # Errors
-/// [`Errno::INVAL`] for states that librdmacm does not set.
+/// [`Errno::INVAL`](crate::errno::Errno::INVAL) for states that librdmacm does not set.
 pub(crate) fn by_librdmacm(state: u32, is_datagram: bool) -> Answer<(ibv_qp_attr, u32)> {
     let before = match state {
         n::IBV_QPS_INIT => n::IBV_QPS_RESET,

@@ -167,7 +167,7 @@ pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_qp_init_attr_ex
 /// The basic part of extended attributes, and whether the builder calls are enabled.
 ///
 /// # Errors
-/// [`Errno::OPNOTSUPP`] for unsupported attributes.
+/// [`Errno::OPNOTSUPP`](crate::errno::Errno::OPNOTSUPP) for unsupported attributes.
 pub(crate) fn plain(found: &ibv_qp_init_attr_ex) -> Answer<(ibv_qp_init_attr, bool)> {
     let known =
         n::IBV_QP_INIT_ATTR_PD | n::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | n::IBV_QP_INIT_ATTR_CREATE_FLAGS;

@@ -36,7 +36,7 @@ const NOT_THERE: u32 = n::IBV_ACCESS_ZERO_BASED | n::IBV_ACCESS_ON_DEMAND;
 /// Converts access flags of C.
 ///
 /// # Errors
-/// [`Errno::OPNOTSUPP`] for unsupported flags, [`Errno::INVAL`] for undefined ones.
+/// [`Errno::OPNOTSUPP`](crate::errno::Errno::OPNOTSUPP) for unsupported flags, [`Errno::INVAL`](crate::errno::Errno::INVAL) for undefined ones.
 pub(crate) fn rights(flags: u32) -> Answer<Access> {
     let table = [
         (n::IBV_ACCESS_LOCAL_WRITE, Access::LOCAL_WRITE),
