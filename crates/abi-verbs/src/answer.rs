@@ -49,21 +49,22 @@ impl Drop for Uncancelled {
 /// 2.36).
 #[inline]
 pub(crate) fn posts(body: impl FnOnce() -> Answer) -> c_int {
-    status_or_errno(catch_panic(body).unwrap_or(Err(Errno::IO)))
+    zero_or_errno(catch_panic(body).unwrap_or(Err(Errno::IO)))
 }
 
 /// For a function that returns the error number, or 0.
 #[inline]
 pub(crate) fn errno(body: impl FnOnce() -> Answer) -> c_int {
-    status_or_errno(run(body))
+    zero_or_errno(run(body))
 }
 
+/// Returns 0 or the error number, and stores the latter in errno, too.
 #[inline]
-fn status_or_errno(answer: Answer) -> c_int {
+fn zero_or_errno(answer: Answer) -> c_int {
     match answer {
         Ok(()) => 0,
         Err(why) => {
-            // Some programs read errno even here.
+            // Some programs read errno although the function returns the number.
             why.store();
             why.0
         }

@@ -84,8 +84,8 @@ impl<'a> Display<'a> {
         Self { expected, deadline: Time::deadline(plan).map(Duration::from_secs_f64), ..self }
     }
 
-    /// Prints to this stream what is moved over time, if that is measured.
-    pub(crate) fn moved_to(self, stream: Option<Stream>) -> Self {
+    /// Prints a line for each interval (`--interval`) to this stream, if they are measured.
+    pub(crate) fn with_intervals_on(self, stream: Option<Stream>) -> Self {
         Self { moved_to: stream, ..self }
     }
 

@@ -1,4 +1,4 @@
-//! What a plan needs of this machine, held against what there is, before anything is measured.
+//! Compares what a plan needs with what this machine has, before anything is measured.
 
 use super::error::PlanError;
 use crate::experiment::{Cell, Needs};
