@@ -180,7 +180,7 @@ impl Side for Bounce {
     }
 
     fn note(&self) -> Option<String> {
-        Some(format!("looks {} cycles apart, the best of {SPACINGS:?}", self.spacing))
+        Some(format!("polls {} cycles apart, the best of {SPACINGS:?}", self.spacing))
     }
 }
 
