@@ -145,9 +145,9 @@ impl Progress for Display<'_> {
         if self.stop.load(Ordering::Relaxed) && !self.stopping {
             self.stopping = true;
             self.say(if self.keeps {
-                "stopping; what was measured is kept; Ctrl-C again ends at once"
+                "stopping; what was measured is kept; Ctrl-C again ends immediately"
             } else {
-                "stopping when the cells under way are measured; Ctrl-C again ends at once"
+                "stopping when the cells under way are measured; Ctrl-C again ends immediately"
             });
         }
         let before = *self.before.get_or_insert(if what.state == CellState::Began { what.done } else { 0 });

@@ -98,9 +98,9 @@ fn remarks(found: &Found, all: u64) -> Vec<String> {
     let kept = found.kept as u64;
     lines.push(match kept {
         _ if kept >= all => {
-            format!("all {all} measurements are there, begun at {since}; --fresh measures them again")
+            format!("all {all} measurements exist, begun at {since}; --fresh measures them again")
         }
-        _ => format!("going on: {kept} of {all} measurements are there, begun at {since}"),
+        _ => format!("resuming: {kept} of {all} measurements exist, begun at {since}"),
     });
     lines
 }
