@@ -80,8 +80,8 @@ fn example_plan_is_measured_into_files_next_to_it() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/survey.toml");
     // Unchanged, except for a shorter time.
     let example = fs::read_to_string(example).expect("the example");
-    let (dir, _path) = plan(&example.replace("budget = 4", "budget = 1"));
-    assert!(example.contains("budget = 4"), "the time is in it");
+    let (dir, _path) = plan(&example.replace("budget = 15", "budget = 1"));
+    assert!(example.contains("budget = 15"), "the time is in it");
     let outline = run(dir.path(), &["--dry-run"]);
     assert_eq!(outline.status, Some(0), "{outline:?}");
     let names = ["small", "streams-window-8", "streams-window-64", "crowd"];
