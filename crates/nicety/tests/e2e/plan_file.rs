@@ -115,7 +115,7 @@ fn interrupted_plan_continues_without_repeating_cells() {
     assert!(second.is_superset(&first));
     let ended = run(dir.path(), &[]);
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    assert!(ended.err.contains(&format!("going on: {} of", second.len())), "{}", ended.err);
+    assert!(ended.err.contains(&format!("resuming: {} of", second.len())), "{}", ended.err);
     let all = measured(dir.path());
     assert!(all.is_superset(&second));
     let results = Run::read(dir.path().join("p.small.json")).expect("a result file");
@@ -131,7 +131,7 @@ fn interrupted_plan_continues_without_repeating_cells() {
     // With nothing left to measure, the results and their files stay unchanged.
     let again = run(dir.path(), &[]);
     assert_eq!(again.status, Some(0), "{again:?}");
-    assert!(again.err.contains(&format!("all {} measurements are there", all.len())), "{}", again.err);
+    assert!(again.err.contains(&format!("all {} measurements exist", all.len())), "{}", again.err);
     assert_eq!(measured(dir.path()), all);
     assert_eq!(there(), before);
 }
