@@ -162,7 +162,7 @@ fn changed_plan_or_machine_is_detected() {
     fs::write(&path, text.replace("sizes = [8]", "sizes = [8, 64]")).expect("file");
     let ended = run(dir.path(), &[]);
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    assert!(ended.err.contains("the plan has changed") && ended.err.contains("going on"), "{}", ended.err);
+    assert!(ended.err.contains("the plan has changed") && ended.err.contains("resuming"), "{}", ended.err);
     let after = measured(dir.path());
     assert!(after.is_superset(&before) && after.len() > before.len());
     let journal = dir.path().join("p.journal");
