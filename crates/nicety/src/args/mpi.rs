@@ -184,7 +184,7 @@ EXAMPLES
                                                   -compile-info, -link-info, --showme:incdirs, ...
   CC=clang nicety mpicc -o ring ring.c            another compiler
   ln -s $(command -v nicety) ~/bin/mpicc          for build systems that need a path; links named
-                                                  mpicc_abi, mpicxx, mpiCC, mpirun, mpiexec work, too";
+                                                  mpicc_abi, mpicxx, mpiCC, mpirun, mpiexec, too";
 
 pub(super) const MPICXX: &str = "\
 Like `nicety mpicc`, with -cxx=, $OMPI_CXX, $MPICH_CXX or $CXX, or c++. The interface is that of C.
