@@ -50,21 +50,22 @@ impl Drop for Uncancelled {
 /// 2.36).
 #[inline]
 pub(crate) fn posts(call: &str, body: impl FnOnce() -> Answer) -> c_int {
-    status_or_errno(call, catch_panic(body).unwrap_or(Err(Errno::IO)))
+    zero_or_errno(call, catch_panic(body).unwrap_or(Err(Errno::IO)))
 }
 
 /// For a function that returns the error number, or 0.
 #[inline]
 pub(crate) fn errno(call: &str, body: impl FnOnce() -> Answer) -> c_int {
-    status_or_errno(call, run(body))
+    zero_or_errno(call, run(body))
 }
 
+/// Returns 0 or the error number, and stores the latter in errno, too.
 #[inline]
-fn status_or_errno(call: &str, answer: Answer) -> c_int {
+fn zero_or_errno(call: &str, answer: Answer) -> c_int {
     match answer {
         Ok(()) => 0,
         Err(why) => {
-            // Some programs read errno even here.
+            // Some programs read errno although the function returns the number.
             refuse(call, why);
             why.0
         }

@@ -226,7 +226,7 @@ pub(crate) struct Qp {
     pub(crate) init: ibv_qp_init_attr,
     pub(crate) events: EventAcks,
     /// Whether the builder calls (`ibv_wr_start(3)`) are enabled.
-    pub(crate) has_calls: bool,
+    pub(crate) has_send_ops: bool,
 }
 
 // SAFETY: of the creation attributes, only numbers are used and pointers returned to C. Test: `perftest_measures_each_operation`.

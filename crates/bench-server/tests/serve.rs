@@ -120,7 +120,7 @@ fn a_server_with_a_token_measures_for_who_has_it() {
         let text = run.to_json().expect("finite");
         assert!(!text.contains("0123456789abcdef") && !format!("{small:?}").contains("0123456789abcdef"));
         for (wrong, said) in
-            [(None, "wants a token"), (token("another one, as long"), "tokens of the two sides differ")]
+            [(None, "requires a token"), (token("another one, as long"), "tokens of the two sides differ")]
         {
             small.token = wrong;
             let why = run_with(&command(), &small, &mut (), &AtomicBool::new(false)).expect_err("refused");

@@ -133,6 +133,8 @@ impl<T> BiasedLock<T> {
         None
     }
 
+    /// Spins until it has taken the lock, as its owner or by an exchange. After `enough` exchanges in a row the thread `me`
+    /// becomes the owner.
     #[inline(never)]
     fn lock_exchange(&self, me: u64, enough: u32) -> BiasedGuard<'_, T> {
         let mut turns = 0;

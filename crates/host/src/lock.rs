@@ -43,7 +43,7 @@ impl<T> Lock<T> {
         Self { is_fair: true, ..Self::new(value) }
     }
 
-    /// Takes the lock, after the fibers that queued before.
+    /// Takes the lock. One made by [`Lock::fair`] first serves the fibers that have queued for it.
     ///
     /// # Panics
     /// If the world of the caller ends before the holder releases the lock.

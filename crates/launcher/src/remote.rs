@@ -210,7 +210,10 @@ impl Remote {
             let frame = match self.frames.next() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return,
-                Err(text) => return self.report_lost(Some(text)),
+                Err(text) => {
+                    let why = format!("it sent '{text}' instead of a message of nicety's agent");
+                    return self.report_lost(Some(why));
+                }
             };
             match CrewEvent::decode(frame) {
                 Some(CrewEvent::Hello(hello)) if hello.version != self.version => {
@@ -221,7 +224,7 @@ impl Remote {
                     self.is_gone |= event == CrewEvent::Finished;
                     self.events.push_back(event);
                 }
-                None => return self.report_lost(Some("a malformed frame".to_owned())),
+                None => return self.report_lost(Some("its agent sent a malformed message".to_owned())),
             }
         }
     }
@@ -239,15 +242,15 @@ impl Remote {
         }
     }
 
-    /// Reports the loss of the host: because of what the agent sent, or because the connection has ended.
-    fn report_lost(&mut self, agent_sent: Option<String>) {
+    /// Reports the loss of the host: for this reason, or because the connection has ended.
+    fn report_lost(&mut self, reason: Option<String>) {
         (self.stdin, self.stdout) = (None, None);
         if self.is_gone {
             return;
         }
         self.is_gone = true;
         for _ in 0..CHECKS_MAX {
-            if agent_sent.is_some() || self.child.try_wait().is_ok_and(|status| status.is_some()) {
+            if reason.is_some() || self.child.try_wait().is_ok_and(|status| status.is_some()) {
                 break;
             }
             std::thread::sleep(CHECK_INTERVAL);
@@ -258,8 +261,8 @@ impl Remote {
         self.read_errors();
         let stderr_text = String::from_utf8_lossy(&self.stderr_text);
         let last_line = stderr_text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        let why = match agent_sent {
-            Some(text) => format!("its agent sent '{text}'"),
+        let why = match reason {
+            Some(reason) => reason,
             None if last_line.is_empty() => format!("{} ended ({ended})", self.program_name),
             None => format!("{} ended ({ended}): {last_line}", self.program_name),
         };
@@ -285,9 +288,9 @@ impl Drop for Remote {
     }
 }
 
-/// What an agent of another version has sent, as the reason of the loss shows it.
+/// The reason for the loss of a host whose agent has another version.
 fn version_mismatch(hello: &AgentInfo, own: &str) -> String {
-    format!("its version, nicety {}; this is {}", hello.version, own)
+    format!("it has nicety {}, and this host has {own}", hello.version)
 }
 
 #[cfg(test)]
@@ -319,7 +322,7 @@ mod tests {
         let why = lost("echo banner >&2; echo 'host: no route' >&2; exit 255");
         assert_eq!(why, "sh ended (exit status: 255): host: no route");
         assert_eq!(lost("exit 0"), "sh ended (exit status: 0)");
-        assert!(lost("echo welcome to host; sleep 100").starts_with("its agent sent 'welcome to host"));
+        assert!(lost("echo welcome to host; sleep 100").starts_with("it sent 'welcome to host"));
     }
 
     #[test]
@@ -332,6 +335,6 @@ mod tests {
         let CrewEvent::Lost(why) = last_event(&format!("cat {}; sleep 100", path.display())) else {
             panic!("the agent was accepted")
         };
-        assert!(why.contains("its version, nicety 0.0.1; this is 0.1.0"), "{why}");
+        assert_eq!(why, "it has nicety 0.0.1, and this host has 0.1.0");
     }
 }

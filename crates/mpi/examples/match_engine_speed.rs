@@ -1,4 +1,4 @@
-//! What 8 bytes take from one process to another by who carries and matches messages, in one run, by turns.
+//! Measures how long 8 bytes take from one process to another, for each transport and each thread that can match, in turns of one run.
 //!
 //! `cargo run --release -p mpi --example match_engine_speed [DEVICE]`
 

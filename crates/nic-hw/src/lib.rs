@@ -1,7 +1,8 @@
 //! The NIC `hw`: a card behind the system's libibverbs and librdmacm, which are loaded when the device is opened.
 //!
-//! A card executes requests; this crate only translates. Requests and completions are translated on the stack, and reach the provider by one call through the context's table, without a lock or an
-//! allocation of this crate. What a card lacks is missing in its [`verbs::DeviceAttr`].
+//! A card executes requests; this crate only translates. Requests and completions are translated on the stack, and reach
+//! the provider by one call through the context's table, without a lock or an allocation of this crate. What a card
+//! lacks is missing in its [`verbs::DeviceAttr`].
 //!
 //! One thread for each device serves what is not the data path: events of connections, their deadlines, and asynchronous
 //! events. No thread watches completions: a thread that is about to sleep arms the queue and sleeps on the descriptor of

@@ -256,7 +256,8 @@ EXAMPLES
                                           against a host that runs `nicety serve --listen 0.0.0.0 --token-file token`
   nicety bench hotspot --device iwarp --peer 10.0.0.2,10.0.0.3,10.0.0.4 --token-file token
                                           this host and three others, each of which runs `nicety serve`
-  nicety bench --plan survey.toml         a matrix of experiments, devices and sizes; docs/reference/plan-files.md
+  nicety bench --plan survey.toml         a matrix of experiments, devices and sizes
+                                          (docs/reference/plan-files.md)
 
 CONFIGURATION (~/.config/nicety/config.toml, or --config FILE; options override it)
   device = \"iwarp\"      instead of shm
@@ -351,14 +352,14 @@ what was wrong and what to do (NICETY_LOG). The exit status is that of the progr
 
 EXAMPLES
   nicety run -- ibv_devinfo -v
-  nicety run -- ibv_rc_pingpong                                   a server; then, in another terminal:
+  nicety run -- ibv_rc_pingpong                                   a server; in another terminal:
   nicety run -- ibv_rc_pingpong localhost
   nicety run --log calls:calls.txt -- ./program                   with a log of all calls
-  nicety run --rnic -- rping -s                                   on devices that look like iWARP hardware
-  eval \"$(nicety run --print-env --device iwarp@10.0.0.1)\"       for all programs that this shell starts
+  nicety run --rnic -- rping -s                                   on devices that look like iWARP
+  eval \"$(nicety run --print-env --device iwarp@10.0.0.1)\"       for all programs of this shell
   nicety run --dat -- dtest -P nicety
   nicety run --dat --device iwarp -- dapltest -T S -D nicety
-  nicety run --dat --device iwarp@10.0.0.1 --ia ib0 -- ./program  by the name that the program expects";
+  nicety run --dat --device iwarp@10.0.0.1 --ia ib0 -- ./program  named as the program expects";
 
 /// `nicety devices`
 #[derive(Debug, Args)]
@@ -400,7 +401,7 @@ needs no network. Several runs are compared with the first, and named by their f
 EXAMPLES
   nicety report run.json                       writes nicety-report.html
   nicety report before.json after.json -o both.html
-  nicety report run.json --text                the first screen; --full, --line, --quiet and --tail as for bench
+  nicety report run.json --text                the first screen; also with --full, --line, --tail
   nicety report run.json -o - | gzip > run.html.gz";
 
 /// `nicety reproduce`
@@ -492,8 +493,8 @@ pub(crate) struct ExplainArgs {
 const EXPLAIN: &str = "\
 EXAMPLES
   nicety explain                  all experiments, one per line
-  nicety explain availability     one experiment: its loop, what affects it, how to read it, and similar benchmarks
-  nicety explain mpi              which protocols and algorithms our MPI chooses on shm for 4 ranks, and why
+  nicety explain availability     one experiment: its loop, what affects it, how to read it
+  nicety explain mpi              which protocols and algorithms MPI chooses on shm for 4 ranks
   nicety explain mpi -d iwarp -n 64
                                   the same for 64 ranks on another device
   nicety explain mpi --json | jq -r '.collectives[] | select(.collective == \"bcast\") | [.from_bytes, .algorithm]'";

@@ -84,8 +84,8 @@ impl<'a> Display<'a> {
         Self { expected, deadline: Time::deadline(plan).map(Duration::from_secs_f64), ..self }
     }
 
-    /// Prints to this stream what is moved over time, if that is measured.
-    pub(crate) fn moved_to(self, stream: Option<Stream>) -> Self {
+    /// Prints a line for each interval (`--interval`) to this stream, if they are measured.
+    pub(crate) fn with_intervals_on(self, stream: Option<Stream>) -> Self {
         Self { moved_to: stream, ..self }
     }
 
@@ -145,9 +145,9 @@ impl Progress for Display<'_> {
         if self.stop.load(Ordering::Relaxed) && !self.stopping {
             self.stopping = true;
             self.say(if self.keeps {
-                "stopping; what was measured is kept; Ctrl-C again ends at once"
+                "stopping; what was measured is kept; Ctrl-C again ends immediately"
             } else {
-                "stopping when the cells under way are measured; Ctrl-C again ends at once"
+                "stopping when the cells under way are measured; Ctrl-C again ends immediately"
             });
         }
         let before = *self.before.get_or_insert(if what.state == CellState::Began { what.done } else { 0 });

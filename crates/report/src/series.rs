@@ -272,7 +272,7 @@ pub(super) fn words(name: &str) -> String {
         "poll" => "polling".to_owned(),
         "connect" => "connecting".to_owned(),
         "overhead" => "host overhead".to_owned(),
-        "availability" => "computing beside communication".to_owned(),
+        "availability" => "computing during communication".to_owned(),
         "notify" => "notification".to_owned(),
         "blocking" => "sleeping instead of polling".to_owned(),
         "reuse" => "buffer reuse".to_owned(),

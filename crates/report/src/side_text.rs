@@ -50,7 +50,7 @@ pub(super) fn table(figure: &Figure<'_>, columns: &[Column], runs: &[Run], width
     SideText { tables, notes }
 }
 
-/// A device's column.
+/// A device's column, laid out: lines of its head, a text for each row, and the width in characters.
 struct Laid {
     head: Vec<String>,
     cells: Vec<String>,

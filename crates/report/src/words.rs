@@ -236,13 +236,13 @@ fn explain(metric: &str) -> Option<&'static str> {
             "The largest share of the time that a program can compute while bandwidth stays what it is without. Higher \
              is better."
         }
-        "notification_overhead" => "What it adds to a write that its target is told of it. Lower is better.",
+        "notification_overhead" => "What notifying the target adds to a write. Lower is better.",
         "blocking_overhead" => "What sleeping until an event adds to polling. Lower is better.",
         "translation_cache" => {
             "Pages that can be in use in turn before their addresses have to be looked up again. Higher is better."
         }
         "round_time" => {
-            "One round of a hot spot: until the last answer, or the last message, is there. Lower is better."
+            "One round of a hot spot: until the last answer, or the last message, arrives. Lower is better."
         }
         "call_time" => "Time within one call. Lower is better.",
         _ => return None,

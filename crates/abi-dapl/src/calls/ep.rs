@@ -1,4 +1,4 @@
-//! Endpoints.
+//! Endpoints (`dat_ep_*`).
 
 use std::net::SocketAddr;
 
@@ -38,7 +38,7 @@ pub(crate) extern "C" fn create(
         make(
             ia,
             [pz, recv_evd, request_evd, connect_evd],
-            None,
+            None, // no shared receive queue
             attr,
             ep.required(Error::argument(Subtype::Arg7)),
         )

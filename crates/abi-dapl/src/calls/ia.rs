@@ -1,4 +1,4 @@
-//! Adapters, and the functions for handles of any kind.
+//! Interface adapters (`dat_ia_*`), and the functions for handles of any kind.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -54,6 +54,7 @@ fn release(device: &str) {
     }
 }
 
+/// `dat_ia_open` for an adapter that its line in dat.conf calls `nonthreadsafe`.
 pub(crate) extern "C" fn open_nonthreadsafe(
     name: Text,
     qlen: i32,
@@ -63,6 +64,7 @@ pub(crate) extern "C" fn open_nonthreadsafe(
     open(false, name, qlen, async_evd, ia)
 }
 
+/// `dat_ia_open` for an adapter that its line in dat.conf calls `threadsafe`.
 pub(crate) extern "C" fn open_threadsafe(
     name: Text,
     qlen: i32,
@@ -78,7 +80,7 @@ fn open(is_thread_safe: bool, name: Text, qlen: i32, async_evd: Out<Handle>, ia:
         let qlen = u32::try_from(qlen).ok().filter(|qlen| *qlen > 0).ok_or(Error::argument(Subtype::Arg2))?;
         let given = async_evd.required(Error::argument(Subtype::Arg3))?.get().unwrap_or(std::ptr::null_mut());
         let place = ia.required(Error::argument(Subtype::Arg4))?;
-        // An existing dispatcher also serves this adapter, but is not told which events belong to it.
+        // An existing dispatcher also serves this adapter, but does not learn which events belong to it.
         let wanted = match label(given) {
             0 => qlen,
             ASYNC_EXISTS => 0,

@@ -1,4 +1,4 @@
-//! Protection zones and memory regions.
+//! Protection zones (`dat_pz_*`) and memory regions (`dat_lmr_*`, `dat_rmr_*`).
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -26,11 +26,12 @@ const SCOPE_PZ: u32 = 1;
 pub(crate) extern "C" fn pz_create(ia: Handle, pz: Out<Handle>) -> u32 {
     dat_return("pz_create", || {
         let object = handles::ia(ia, Subtype::HandleIa)?;
-        let place = pz.required(Error::argument(Subtype::Arg2))?;
-        let made = Pz::create(&object.ia)?;
-        let handle = handles::insert(Object::Pz(made.clone()), label(ia))?;
-        made.set_label(label(handle));
-        place.set(handle);
+        let out = pz.required(Error::argument(Subtype::Arg2))?;
+        let zone = Pz::create(&object.ia)?;
+        let handle = handles::insert(Object::Pz(zone.clone()), label(ia))?;
+        // Attributes name the zone by its label, from which the handle is found again.
+        zone.set_label(label(handle));
+        out.set(handle);
         Ok(())
     })
 }

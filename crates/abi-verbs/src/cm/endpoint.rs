@@ -53,10 +53,10 @@ pub(crate) fn rdma_create_qp(id: Handle<CmId>, pd: Handle<Pd>, init: Out<ibv_qp_
 pub(crate) fn rdma_create_qp_ex(id: Handle<CmId>, init: Out<ibv_qp_init_attr_ex>) -> Answer {
     let id = id.lookup()?;
     let mut found = init.get().ok_or_else(|| missing("qp_init_attr"))?;
-    let (mut plain, has_calls) = queue_pair::plain(&found)?;
+    let (mut plain, has_send_ops) = queue_pair::plain(&found)?;
     let names_pd = found.comp_mask & n::IBV_QP_INIT_ATTR_PD != 0;
     let pd = if names_pd { Handle::from_ptr(found.pd) } else { Handle::NULL };
-    create(id, pd, &mut plain, has_calls)?;
+    create(id, pd, &mut plain, has_send_ops)?;
     found.cap = plain.cap;
     (found.send_cq, found.recv_cq, found.srq) = (plain.send_cq, plain.recv_cq, plain.srq);
     init.set(found);
@@ -64,7 +64,12 @@ pub(crate) fn rdma_create_qp_ex(id: Handle<CmId>, init: Out<ibv_qp_init_attr_ex>
 }
 
 /// Creates the queue pair, ready for receives, and completion queues where the program has passed none.
-pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: bool) -> Answer {
+pub(crate) fn create(
+    id: Held<CmId>,
+    pd: Handle<Pd>,
+    init: &mut ibv_qp_init_attr,
+    has_send_ops: bool,
+) -> Answer {
     let context = context_of(id)?;
     let (has_one, is_datagram) = {
         let state = lock(&id.state);
@@ -85,7 +90,7 @@ pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr
         ));
     }
     let pd = domain(id, pd);
-    let made = add_queues(id, context, init).and_then(|()| queue_pair::create(pd, init, has_calls));
+    let made = add_queues(id, context, init).and_then(|()| queue_pair::create(pd, init, has_send_ops));
     let made = made.and_then(|qp| begin(qp, is_datagram));
     let qp = made.map_err(|why| why.after(|| destroy_queues(id)))?;
     {

@@ -51,7 +51,7 @@ fn base(pd: Held<Pd>, init: &ibv_qp_init_attr, number: u32) -> ibv_qp {
 }
 
 /// Creates a queue pair; updates the attributes to the actual capabilities.
-pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: bool) -> Answer<Handle<Qp>> {
+pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_send_ops: bool) -> Answer<Handle<Qp>> {
     let pd = pd.lookup()?;
     let (send_cq, recv_cq) =
         (Handle::<Cq>::from_ptr(init.send_cq).lookup()?, Handle::<Cq>::from_ptr(init.recv_cq).lookup()?);
@@ -101,7 +101,7 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         settings: Mutex::default(),
         init: *init,
         events: EventAcks::default(),
-        has_calls,
+        has_send_ops,
     };
     let handle = DeviceQp::create(&engine, &pd.pd, &attr, is_datagram)
         .and_then(|device_qp| Qp::slab().insert(builder::new_qp_ex(base(pd, init, number)), fill(device_qp)))
@@ -157,14 +157,14 @@ pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_qp_init_attr_ex
     if found.comp_mask & n::IBV_QP_INIT_ATTR_PD == 0 {
         return Err(errno!(INVAL, "qp_init_attr_ex.comp_mask lacks IBV_QP_INIT_ATTR_PD; set it, and pd"));
     }
-    let (mut plain, has_calls) = plain(&found)?;
-    let qp = create(Handle::from_ptr(found.pd), &mut plain, has_calls)?;
+    let (mut plain, has_send_ops) = plain(&found)?;
+    let qp = create(Handle::from_ptr(found.pd), &mut plain, has_send_ops)?;
     found.cap = plain.cap;
     init.set(found);
     Ok(qp)
 }
 
-/// The basic part of extended attributes, and whether the builder calls are enabled.
+/// The basic part of extended attributes, and whether the program asks for the `ibv_wr_*` calls (send operations).
 ///
 /// # Errors
 /// [`Errno::OPNOTSUPP`](crate::errno::Errno::OPNOTSUPP) for unsupported attributes.
@@ -172,10 +172,10 @@ pub(crate) fn plain(found: &ibv_qp_init_attr_ex) -> Answer<(ibv_qp_init_attr, bo
     let known =
         n::IBV_QP_INIT_ATTR_PD | n::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | n::IBV_QP_INIT_ATTR_CREATE_FLAGS;
     let asks = |flag| found.comp_mask & flag != 0;
-    let has_calls = asks(n::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
+    let has_send_ops = asks(n::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
     let is_known = found.comp_mask & !known == 0
         && (!asks(n::IBV_QP_INIT_ATTR_CREATE_FLAGS) || found.create_flags == 0)
-        && (!has_calls || found.send_ops_flags & !u64::from(CALLS) == 0);
+        && (!has_send_ops || found.send_ops_flags & !u64::from(CALLS) == 0);
     if !is_known {
         return Err(errno!(
             OPNOTSUPP,
@@ -195,13 +195,13 @@ pub(crate) fn plain(found: &ibv_qp_init_attr_ex) -> Answer<(ibv_qp_init_attr, bo
         qp_type: found.qp_type,
         sq_sig_all: found.sq_sig_all,
     };
-    Ok((plain, has_calls))
+    Ok((plain, has_send_ops))
 }
 
 /// NULL for a queue pair created without the builder calls.
 pub(crate) fn ibv_qp_to_qp_ex(qp: Handle<Qp>) -> Answer<*mut ibv_qp_ex> {
     let held = qp.lookup()?;
-    if held.has_calls {
+    if held.has_send_ops {
         Ok(qp.cast())
     } else {
         Err(errno!(

@@ -149,7 +149,7 @@ fn admissible(session: &Session<'_>) -> Result<&'static dyn Experiment, Fault> {
     session.settings.check()?;
     let (name, ranks) = (experiment.name(), experiment.ranks(&cell.variant));
     if session.rank >= ranks {
-        // This refuses above all client-only experiments: here they would only keep a core busy.
+        // Such as an experiment of the client alone, which would only keep a core busy here.
         return Err(Fault::Meaningless(format!("{name} as rank {} of {ranks}", session.rank)));
     }
     let needed = experiment.needs(cell, session.settings).bytes;

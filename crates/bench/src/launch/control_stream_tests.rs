@@ -41,7 +41,7 @@ fn without_the_same_token_nobody_goes_on() {
     let (a, b) = (token("0123456789abcdef"), token("fedcba9876543210"));
     for (ours, theirs, said) in [
         (Some(&a), Some(b), "tokens of the two sides differ"),
-        (None, Some(a.clone()), "wants a token"),
+        (None, Some(a.clone()), "requires a token"),
         (Some(&a), None, "has no token"),
     ] {
         let control_stream = against(ours, move |s| {

@@ -131,7 +131,7 @@ pub enum WireError {
     #[error("the tokens of the two sides differ; give both the same, by --token-file or NICETY_TOKEN")]
     Stranger,
     /// The other side has a token, this one none.
-    #[error("the peer wants a token; give the same as there, by --token-file or NICETY_TOKEN")]
+    #[error("the peer requires a token; give the one that it has, by --token-file or NICETY_TOKEN")]
     TokenWanted,
     /// This side has a token, the other none.
     #[error("the peer has no token to prove itself with; give it the same by --token-file, or none here")]

@@ -125,7 +125,7 @@ pub enum PlanError {
     },
     /// What no MPI library has.
     #[error(
-        "--against measures MPI, and {experiment} is none of it; name mpi-latency, or another of those with mpi-"
+        "--against measures MPI, and {experiment} is no MPI experiment; name mpi-latency, or another one that begins with mpi-"
     )]
     Against {
         /// The experiment.

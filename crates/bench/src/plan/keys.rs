@@ -95,7 +95,7 @@ pub const KEYS: &[Key] = &[
         "",
         ("16", "16"),
         Kind::Whole(1, 1024),
-        "one send in so many is signalled in ping-pongs; with 1, all of a stream, too",
+        "one send in this many is signalled in ping-pongs; with 1, all of a stream, too",
     ),
     key(
         "inline",
@@ -116,7 +116,7 @@ pub const KEYS: &[Key] = &[
         "Mb/s",
         ("0", "0"),
         Kind::Real(0.0, 1e9),
-        "what a rail carries, such as the rate that tc gives it, for the bounds beside rail-bandwidth; 0: not known",
+        "what a rail carries, such as the rate that tc gives it, for the bounds next to rail-bandwidth; 0: not known",
     ),
     key(
         "mops",

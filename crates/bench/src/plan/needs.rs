@@ -1,4 +1,4 @@
-//! What a plan needs of this machine, held against what there is, before anything is measured.
+//! Compares what a plan needs with what this machine has, before anything is measured.
 
 use super::error::PlanError;
 use crate::experiment::{Cell, Needs};
@@ -55,7 +55,7 @@ pub(super) fn unfit(
     cells.iter().enumerate().filter_map(refused).collect()
 }
 
-/// Refuses what was asked for by name: for each experiment the first of its cells.
+/// Errors for cells of experiments that the command line names: one for each experiment, about its first cell here.
 pub(super) fn errors<'a>(refused: impl Iterator<Item = (&'a Cell, &'a String)>) -> Vec<PlanError> {
     let mut seen: Vec<&str> = Vec::new();
     let mut all = Vec::new();

@@ -153,6 +153,7 @@ pub(crate) fn receives_are_consumed_in_order(env: &Env) {
     }
 }
 
+/// Sends a message gathered from `pieces`, receives it scattered to `into` (offsets and lengths), and checks all bytes.
 fn gather(c: &Conn, pieces: &[(u64, u32)], into: &[(u64, u32)]) {
     let near = Shadow::new(&c.a.host, 8);
     let mut far = Shadow::new(&c.b.host, 9);

@@ -121,6 +121,7 @@ struct WatchedFds {
 }
 
 impl WatchedFds {
+    /// Watches descriptors: when one of them becomes readable, the thread notifies `wakeup`, once.
     fn start(fds: &[BorrowedFd<'_>], wakeup: &Arc<EventCount>) -> std::io::Result<Self> {
         let watcher = FdWatcher::get()?;
         let own = epoll::create(CreateFlags::CLOEXEC)?;

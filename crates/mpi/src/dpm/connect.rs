@@ -133,7 +133,7 @@ impl Comm {
     fn agree_over_bridge(&self, bridge: &mut dyn Bridge) -> Result<Agreement> {
         let name = self.core().new_intercomm_context();
         let mine = GroupDescription::across_jobs(self.core(), self.group())?;
-        let sizes = Sizes::of_job(self.core().bootstrap().size()).bytes_told();
+        let sizes = Sizes::of_job(self.core().bootstrap().size()).to_bytes();
         let (number, key) = (name.number().to_le_bytes(), bridge.shared_key());
         bridge.send(&[&sizes[..], &number[..], &mine.bytes(self.core(), key.as_ref())].concat())?;
         let received = bridge.receive(MEMBERS_MAX)?;

@@ -282,10 +282,12 @@ struct RoundBuffer {
 }
 
 impl RoundBuffer {
+    /// Allocates the memory for a round of an aggregator, given by its number and the pieces of each rank in its domain.
+    /// At a process that is no aggregator the buffer is empty.
     fn new(aggregator: Option<&(usize, Vec<PieceList>)>, domains: &FileDomains, round: u64) -> Result<Self> {
         let (mut lens, mut pieces) = (Vec::new(), Vec::new());
-        if let Some((me, lists)) = aggregator {
-            let range = domains.window(*me, round);
+        if let Some((number, lists)) = aggregator {
+            let range = domains.window(*number, round);
             for list in lists {
                 let found = list.intersect(&range).1;
                 lens.push(found.iter().map(|piece| piece.len).sum());

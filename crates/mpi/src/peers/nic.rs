@@ -112,8 +112,8 @@ impl Sizes {
         self.record_bytes - HEAD_MAX
     }
 
-    /// The encoding for another job, whose sizes must be the same.
-    pub(crate) fn bytes_told(self) -> [u8; 12] {
+    /// The encoding, which two jobs exchange when they meet: connections between them need equal sizes.
+    pub(crate) fn to_bytes(self) -> [u8; 12] {
         let [ring, slots, slot] =
             [self.ring as u32, self.slots, self.slot_bytes as u32].map(u32::to_le_bytes);
         let mut bytes = [0; 12];

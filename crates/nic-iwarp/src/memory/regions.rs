@@ -179,7 +179,7 @@ impl RegionTable {
         self.fill_entry(index, pd, place, base, access).inspect_err(|_| unpoisoned(&self.numbers).free(index))
     }
 
-    /// Creates a region in an entry that was taken.
+    /// Creates a region, as [`Self::insert`] does, in the entry `index`, which the caller has taken. Returns its tag.
     fn fill_entry(
         &self,
         index: usize,
@@ -197,7 +197,7 @@ impl RegionTable {
         entry.at.store(at, Ordering::Relaxed);
         let key = loop {
             let low = u32::from(random()?);
-            // Excludes 0 and all ones, the values of cleared and made-up tags.
+            // Neither 0, the value of a cleared tag, nor all ones, nor the entry's previous tag.
             let key = (index as u32) << 16 | low;
             if low != 0 && key != u32::MAX && key != entry.last.load(Ordering::Relaxed) {
                 break key;

@@ -376,17 +376,17 @@ impl<'a> CompletionSink<'a> {
         self.delivered
     }
 
-    /// Delivers a completion to the program, with its queue pair and the numbers of send and receive slots that polling
-    /// frees. Returns whether the poller got it directly. The caller holds the lock of the queue pair's half, and only
-    /// afterwards records that nothing is outstanding.
+    /// Delivers a completion of queue pair `own` to the program. Polling it frees this many slots for sends and for
+    /// receives. Returns whether the poller got it directly. The caller holds the lock of the queue pair's half, and
+    /// only afterwards records that nothing is outstanding.
     #[inline]
-    pub(crate) fn deliver(&mut self, wc: Wc, own: &QpContext, back: (u32, u32)) -> bool {
+    pub(crate) fn deliver(&mut self, wc: Wc, own: &QpContext, freed_slots: (u32, u32)) -> bool {
         if self.delivered < self.wcs.len() && !self.completions.uses_ring() {
             self.wcs[self.delivered] = wc;
             self.delivered += 1;
             return true;
         }
-        self.completions.push(wc, own, back);
+        self.completions.push(wc, own, freed_slots);
         false
     }
 }

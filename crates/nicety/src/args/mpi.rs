@@ -180,11 +180,11 @@ path, and runs with every MPI library of the standard ABI.
 
 EXAMPLES
   nicety mpicc -O2 -o ring ring.c && nicety mpirun -n 4 ./ring
-  nicety mpicc --show -c part.c                   prints the command line of the compiler; also -compile-info,
-                                                  -link-info, --showme:compile, :link, :incdirs, :libdirs, :libs
+  nicety mpicc --show -c part.c                   prints the compiler's command line; parts of it by
+                                                  -compile-info, -link-info, --showme:incdirs, ...
   CC=clang nicety mpicc -o ring ring.c            another compiler
-  ln -s $(command -v nicety) ~/bin/mpicc          for build systems that need a compiler's path; links named
-                                                  mpicc_abi, mpicxx, mpiCC, mpirun and mpiexec work likewise";
+  ln -s $(command -v nicety) ~/bin/mpicc          for build systems that need a path; links named
+                                                  mpicc_abi, mpicxx, mpiCC, mpirun, mpiexec, too";
 
 pub(super) const MPICXX: &str = "\
 Like `nicety mpicc`, with -cxx=, $OMPI_CXX, $MPICH_CXX or $CXX, or c++. The interface is that of C.
@@ -192,7 +192,7 @@ Like `nicety mpicc`, with -cxx=, $OMPI_CXX, $MPICH_CXX or $CXX, or c++. The inte
 EXAMPLES
   nicety mpicxx -O2 -o mesh mesh.cc && nicety mpirun -n 4 ./mesh
   CC='nicety mpicc' CXX='nicety mpicxx' ./configure
-  ln -s $(command -v nicety) ~/bin/mpicxx         for build systems that need a compiler's path, such as CMake";
+  ln -s $(command -v nicety) ~/bin/mpicxx         for build systems that need a path, such as CMake";
 
 /// `nicety explain mpi`
 #[derive(Debug, Default, Args)]

@@ -57,7 +57,8 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     words::judge(plan.is_virtual());
     words::foretell(&plan);
     let moved = (!form.is_data()).then(|| outputs.people());
-    let mut display = Display::new(args.plain, &signals.stop).verbose(args.shown.verbose).moved_to(moved);
+    let mut display =
+        Display::new(args.plain, &signals.stop).verbose(args.shown.verbose).with_intervals_on(moved);
     display = display.expecting(&plan);
     let measured = launch::run(&plan, &mut display, &signals.stop).map(words::stamped);
     display.clear();
@@ -99,7 +100,7 @@ fn failed(
     let mut failure = Failure::run(&why);
     failure.status = interrupted.unwrap_or(FAILED);
     if let Some(run) = why.partial.filter(|run| !run.results.is_empty())
-        && let Err(more) = deliver(args, form, &outputs.partial(), &words::stamped(*run))
+        && let Err(more) = deliver(args, form, &outputs.partial(), &words::with_commit(*run))
     {
         failure.lines.extend(more.lines);
     }

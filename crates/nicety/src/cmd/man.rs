@@ -19,7 +19,7 @@ pub(crate) fn run(folder: &Path) -> Outcome {
     for (name, page) in pages() {
         let path = folder.join(name);
         std::fs::write(&path, page).map_err(|why| {
-            Failure::usage(format!("cannot write {}: {why}; give a folder that is there", path.display()))
+            Failure::usage(format!("cannot write {}: {why}; give a folder that exists", path.display()))
         })?;
     }
     Ok(OK)

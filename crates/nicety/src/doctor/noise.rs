@@ -59,12 +59,12 @@ fn check_lost_time(found: &[(usize, NoiseSummary)], cores: &[usize]) -> Check {
 
 /// How often the cores were throttled since boot because of their temperature.
 fn thermal_throttle_count(system: &System, cores: &[usize]) -> Option<u64> {
-    let of = |core: &usize| {
+    let count_of = |core: &usize| {
         let base = format!("sys/devices/system/cpu/cpu{core}/thermal_throttle/");
         let counts = ["core_throttle_count", "package_throttle_count"];
         counts.iter().filter_map(|name| system.number(&format!("{base}{name}"))).reduce(u64::max)
     };
-    cores.iter().filter_map(of).reduce(u64::saturating_add)
+    cores.iter().filter_map(count_of).reduce(u64::saturating_add)
 }
 
 /// Microseconds for which the control group has stopped this process because its quota was used up.

@@ -31,7 +31,7 @@ fn measurement_is_printed_and_written_as_json_csv_and_html() {
     assert!(!ended.out.contains('\x1b') && !ended.err.contains('\x1b'), "no colour in pipes");
     let run = Run::read(dir.path().join("r.json")).expect("a result file");
     assert!(run.results.iter().any(|r| r.experiment == "latency" && r.size_bytes == 8 && r.median > 0.0));
-    assert!(run.results.iter().any(|r| r.floor.is_some()), "results stand beside their floor");
+    assert!(run.results.iter().any(|r| r.floor.is_some()), "results have floors");
     let text = |name: &str| fs::read_to_string(dir.path().join(name)).expect(name);
     assert!(text("r.csv").starts_with("experiment,device,"));
     assert!(text("r.html").contains("</html>"));

@@ -61,7 +61,7 @@ fn undecided_cells_are_reported_and_strict_exits_with_3() {
     let a = save(dir.path(), "a.json", &few);
     let ended = compare(&a, &a, &[]);
     assert_eq!(ended.status, Some(0));
-    assert!(ended.out.contains("NOTHING can be told: 2 of 2 cells"), "{}", ended.out);
+    assert!(ended.out.contains("NOTHING is decided: 2 of 2 cells"), "{}", ended.out);
     assert!(ended.out.contains("2 cells: 2 against 2 launches"), "{}", ended.out);
     assert_eq!(compare(&a, &a, &["--strict"]).status, Some(3));
 }

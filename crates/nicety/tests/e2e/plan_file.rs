@@ -80,8 +80,8 @@ fn example_plan_is_measured_into_files_next_to_it() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/survey.toml");
     // Unchanged, except for a shorter time.
     let example = fs::read_to_string(example).expect("the example");
-    let (dir, _path) = plan(&example.replace("budget = 4", "budget = 1"));
-    assert!(example.contains("budget = 4"), "the time is in it");
+    let (dir, _path) = plan(&example.replace("budget = 15", "budget = 1"));
+    assert!(example.contains("budget = 15"), "the time is in it");
     let outline = run(dir.path(), &["--dry-run"]);
     assert_eq!(outline.status, Some(0), "{outline:?}");
     let names = ["small", "streams-window-8", "streams-window-64", "crowd"];
@@ -115,7 +115,7 @@ fn interrupted_plan_continues_without_repeating_cells() {
     assert!(second.is_superset(&first));
     let ended = run(dir.path(), &[]);
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    assert!(ended.err.contains(&format!("going on: {} of", second.len())), "{}", ended.err);
+    assert!(ended.err.contains(&format!("resuming: {} of", second.len())), "{}", ended.err);
     let all = measured(dir.path());
     assert!(all.is_superset(&second));
     let results = Run::read(dir.path().join("p.small.json")).expect("a result file");
@@ -131,7 +131,7 @@ fn interrupted_plan_continues_without_repeating_cells() {
     // With nothing left to measure, the results and their files stay unchanged.
     let again = run(dir.path(), &[]);
     assert_eq!(again.status, Some(0), "{again:?}");
-    assert!(again.err.contains(&format!("all {} measurements are there", all.len())), "{}", again.err);
+    assert!(again.err.contains(&format!("all {} measurements exist", all.len())), "{}", again.err);
     assert_eq!(measured(dir.path()), all);
     assert_eq!(there(), before);
 }
@@ -162,7 +162,7 @@ fn changed_plan_or_machine_is_detected() {
     fs::write(&path, text.replace("sizes = [8]", "sizes = [8, 64]")).expect("file");
     let ended = run(dir.path(), &[]);
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    assert!(ended.err.contains("the plan has changed") && ended.err.contains("going on"), "{}", ended.err);
+    assert!(ended.err.contains("the plan has changed") && ended.err.contains("resuming"), "{}", ended.err);
     let after = measured(dir.path());
     assert!(after.is_superset(&before) && after.len() > before.len());
     let journal = dir.path().join("p.journal");

@@ -134,7 +134,7 @@ fn client_without_token_is_refused() {
     let ended = measured(&server.addr, &["--token-file", &ours]);
     assert_eq!(ended.status, Some(0), "{ended:?}");
     for (more, said) in
-        [(&[][..], "wants a token"), (&["--token-file", &other], "the tokens of the two sides differ")]
+        [(&[][..], "requires a token"), (&["--token-file", &other], "the tokens of the two sides differ")]
     {
         let ended = measured(&server.addr, more);
         assert!(ended.status == Some(1) && ended.err.contains(said), "{ended:?}");

@@ -158,8 +158,8 @@ impl Header for Message {
         }
         let what = [(request.ack as u8) << ACK_SHIFT | UNSAID, 0, 0, 0];
         let first = u64::from(REQUEST) | u64::from(*interface) << 8 | pair(0, u32::from_le_bytes(what));
-        let [who, from, bits, offset] = fixed(request);
-        Some([first, request.operation, who, from, bits, offset, request.hdr_data])
+        let [uid_pt, from, bits, offset] = fixed(request);
+        Some([first, request.operation, uid_pt, from, bits, offset, request.hdr_data])
     }
 
     #[inline]
@@ -169,7 +169,7 @@ impl Header for Message {
 
     #[inline]
     fn decode_short(&mut self, line: &[u64; LINE_WORDS], total: usize) -> Option<usize> {
-        let [first, operation, who, from, bits, offset, hdr_data, _] = *line;
+        let [first, operation, uid_pt, from, bits, offset, hdr_data, _] = *line;
         let [kind, interface, _, _, flags, action, ..] = first.to_le_bytes();
         let behind = LINE_HEAD * size_of::<u64>();
         let is_put = kind == REQUEST && flags & !ACK_BITS == UNSAID && action == 0;
@@ -178,7 +178,7 @@ impl Header for Message {
         }
         let (action, ack) = (Action::Put, ack_of(flags));
         let said = RequestFields { operation, action, ack, length: (total - behind) as u64, hdr_data };
-        *self = Self::Request { interface, request: said.with([who, from, bits, offset]), exposed: None };
+        *self = Self::Request { interface, request: said.with([uid_pt, from, bits, offset]), exposed: None };
         Some(behind)
     }
 
@@ -238,15 +238,15 @@ struct RequestFields {
 impl RequestFields {
     /// The request with those words.
     #[inline]
-    const fn with(self, [who, from, match_bits, remote_offset]: [u64; 4]) -> Request {
+    const fn with(self, [uid_pt, from, match_bits, remote_offset]: [u64; 4]) -> Request {
         let Self { operation, action, ack, length, hdr_data } = self;
         Request {
             operation,
             action,
             ack,
             initiator: Process { nid: from as u32, pid: (from >> 32) as u32 },
-            uid: who as u32,
-            pt_index: (who >> 32) as u32,
+            uid: uid_pt as u32,
+            pt_index: (uid_pt >> 32) as u32,
             match_bits,
             remote_offset,
             length,
@@ -272,11 +272,11 @@ fn request_bytes(
     let (op, datatype) = request.action.atomic().map_or((0, 0), |(op, datatype)| (op as u8, datatype as u8));
     let what = u32::from_le_bytes([flags, action_number(&request.action), op, datatype]);
     let (length, hdr_data) = (request.length, request.hdr_data);
-    let [who, from, bits, offset] = fixed(request);
+    let [uid_pt, from, bits, offset] = fixed(request);
     let mut bytes = HeaderBytes::from_words([
         first | pair(0, what),
         request.operation,
-        who,
+        uid_pt,
         from,
         bits,
         offset,
@@ -376,13 +376,14 @@ impl transport::Message for Message {
         is_plain && is_short && request.hdr_data == 0 && request.remote_offset == 0
     }
 
+    /// The words are the match bits, the initiator's node and user, and the data.
     #[inline]
     fn encode_line(&self, payload: &impl Payload, records: u16) -> Option<LineMessage> {
         let Self::Request { interface, request, .. } = self else { return None };
         let (len, mut data) = (payload.len(), [0; LINE_MAX]);
         payload.load(&mut data[..len]);
-        let who = pair(request.initiator.nid, request.uid);
-        let words = [request.match_bits, who, u64::from_ne_bytes(data)];
+        let nid_uid = pair(request.initiator.nid, request.uid);
+        let words = [request.match_bits, nid_uid, u64::from_ne_bytes(data)];
         Some(LineMessage { kind: *interface << 4 | len as u8, records, label: request.pt_index, words })
     }
 
@@ -390,13 +391,13 @@ impl transport::Message for Message {
     #[inline]
     fn decode_line(&mut self, line: &LineMessage) -> Option<usize> {
         let (interface, len) = (line.kind >> 4 & 3, usize::from(line.kind & 15).min(LINE_MAX));
-        let [match_bits, who, _] = line.words;
+        let [match_bits, nid_uid, _] = line.words;
         let request = Request {
             operation: 0,
             action: Action::Put,
             ack: AckReq::None,
-            initiator: Process::rank(who as u32),
-            uid: (who >> 32) as u32,
+            initiator: Process::rank(nid_uid as u32),
+            uid: (nid_uid >> 32) as u32,
             pt_index: line.label & u32::from(u16::MAX),
             match_bits,
             remote_offset: 0,

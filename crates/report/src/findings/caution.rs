@@ -32,7 +32,7 @@ pub(super) fn beaten(results: &[Measurement], noise: &Noise<'_>) -> Option<Findi
         return None;
     }
     let text = format!(
-        "{} of {} beat the floor or ceiling that they stand beside: there it is no bound, and the ratio to it means nothing.",
+        "{} of {} beat the floor or ceiling shown next to them: it is no bound there, and the ratio to it means nothing.",
         plural(all.len(), "result"),
         series_count(results.len())
     );
@@ -53,7 +53,7 @@ pub(super) fn precision(results: &[Measurement]) -> Vec<Finding> {
         wide.sort_by(|a, b| b.1.total_cmp(&a.1));
         let (worst, _) = &wide[0];
         let text = format!(
-            "{} of {} (marked !) have an interval wider than {} to either side: quieten the machine, or measure more launches \
+            "{} of {} (marked !) have an interval wider than {} to either side: stop other programs, or measure more launches \
              (--launches); the widest is that of {}: {}.",
             plural(wide.len(), "result"),
             series_count(results.len()),

@@ -112,8 +112,8 @@ pub(super) fn steps(all: &[Series<'_>], noise: &Noise<'_>) -> Vec<Finding> {
 fn finding(places: &BTreeMap<(u64, u64), StepAt<'_>>, looked: &Looked<'_>) -> Finding {
     let unseen = match looked.blind {
         0 => String::new(),
-        1 => " 1 curve has sizes without an interval: no step can be told there.".to_owned(),
-        n => format!(" {n} curves have sizes without an interval: no step can be told there."),
+        1 => " 1 curve has sizes without an interval: steps cannot be found there.".to_owned(),
+        n => format!(" {n} curves have sizes without an interval: steps cannot be found there."),
     };
     if places.is_empty() {
         let tone = if looked.blind == looked.curves { Tone::CannotTell } else { Tone::Fact };

@@ -105,7 +105,7 @@ fn messages(job: &JobProfile) -> Markup {
     };
     let outside: Vec<_> = job.pairs().into_iter().filter(|pair| pair.to == job.ranks.len()).collect();
     html! {
-        h3 { "Who sends to whom" }
+        h3 { "Messages between ranks" }
         p.hint { "Bytes of messages, those of collective operations among them. What goes through memory that ranks share, and what \
                   is put or got one-sided, is no message." }
         figure.plot { div.panel.lines { div.canvas { (drawing) } } }

@@ -119,7 +119,7 @@ impl ClaimTable {
         self.add(rows, how, Answer::Exactly(q));
     }
 
-    /// The ends of a range.
+    /// Adds a claim of a published range; its ends are compared with the least and the greatest of these numbers.
     pub(crate) fn range(
         &mut self,
         rows: &'static [&'static str],
@@ -129,7 +129,7 @@ impl ClaimTable {
         self.add(rows, how, Answer::Range(all.into_iter().collect()));
     }
 
-    /// Values within limits.
+    /// Adds a claim that each of these numbers is within the published limits.
     pub(crate) fn within(
         &mut self,
         rows: &'static [&'static str],

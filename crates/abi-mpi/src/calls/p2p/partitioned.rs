@@ -11,14 +11,15 @@ use crate::memory::buffer;
 use crate::objects::get;
 use crate::types::{self, Address, Comm, Info};
 
-/// One buffer with all partitions of a message.
-fn whole(buf: Address, partitions: i32, count: i64, datatype: types::Datatype) -> Answer<Buffer> {
+/// The buffer that contains all partitions of a message; `count` elements are one partition.
+fn whole_buffer(buf: Address, partitions: i32, count: i64, datatype: types::Datatype) -> Answer<Buffer> {
     if partitions < 1 {
-        return Err(Fault::new(c::MPI_ERR_ARG, format!("partitions: there must be some, not {partitions}")));
+        return Err(Fault::new(c::MPI_ERR_ARG, format!("partitions: {partitions} is less than 1")));
     }
-    let all = if count < 0 { Some(count) } else { count.checked_mul(partitions.into()) };
+    // `buffer` rejects a negative count.
+    let total = if count < 0 { Some(count) } else { count.checked_mul(partitions.into()) };
     let too_many = || Fault::new(c::MPI_ERR_COUNT, format!("count: {count} in {partitions} partitions"));
-    buffer(buf, all.ok_or_else(too_many)?, datatype)
+    buffer(buf, total.ok_or_else(too_many)?, datatype)
 }
 
 /// MPI 5.0, section 4.2.1.
@@ -35,7 +36,7 @@ pub(crate) fn psend_init(
     request: Out<types::Request>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    let buffer = whole(buf, partitions, count, datatype)?;
+    let buffer = whole_buffer(buf, partitions, count, datatype)?;
     new_request(comm.send_parts_init(buffer, partitions, PeerTag { rank: dest, tag })?, request)
 }
 
@@ -53,7 +54,7 @@ pub(crate) fn precv_init(
     request: Out<types::Request>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    let buffer = whole(buf, partitions, count, datatype)?;
+    let buffer = whole_buffer(buf, partitions, count, datatype)?;
     new_request(comm.receive_parts_init(buffer, partitions, PeerTag { rank: source, tag })?, request)
 }
 

@@ -34,7 +34,7 @@ impl Experiment for MachineFloor {
     }
 
     fn about(&self) -> &'static str {
-        "what the machine itself can do: cache line, memcpy, process_vm_writev, futex wake-up, system call, plain TCP"
+        "what the machine itself achieves: cache line, memcpy, process_vm_writev, futex wake-up, system call, plain TCP"
     }
 
     fn explain(&self) -> &'static str {
@@ -81,7 +81,7 @@ impl Experiment for MachineFloor {
             Some("tcp-both") => Metric {
                 name: "bandwidth",
                 unit: "MB/s",
-                about: "messages of that size over plain TCP by both sides at once, the sum of both directions",
+                about: "messages of that size over plain TCP by both sides at the same time, the sum of both directions",
                 scale: Scale::Bandwidth(2.0),
             },
             _ => Metric {
@@ -180,7 +180,7 @@ impl Side for Bounce {
     }
 
     fn note(&self) -> Option<String> {
-        Some(format!("looks {} cycles apart, the best of {SPACINGS:?}", self.spacing))
+        Some(format!("polls {} cycles apart, the best of {SPACINGS:?}", self.spacing))
     }
 }
 

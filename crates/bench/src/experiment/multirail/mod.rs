@@ -58,7 +58,7 @@ pub(super) const RAIL_BANDWIDTH: OverRails = OverRails {
 /// Bandwidth both ways: E4.
 pub(super) const RAIL_BIBW: OverRails = OverRails {
     name: "rail-bibw",
-    about: "the same with writes both ways at once; the sum of both directions",
+    about: "the same with writes both ways at the same time; the sum of both directions",
     explain: include_str!("../explain/rail-bibw.md"),
     flow: Flow::Both,
     parts: false,
@@ -66,7 +66,7 @@ pub(super) const RAIL_BIBW: OverRails = OverRails {
     metric: Metric {
         name: "bandwidth",
         unit: "MB/s",
-        about: "bytes of 20 writes each way over the time from the first post until both sides have all of them",
+        about: "bytes of 20 writes each way over the time from the first post until both sides have received all",
         scale: Scale::Bandwidth(2.0),
     },
 };

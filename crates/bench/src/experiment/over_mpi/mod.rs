@@ -64,7 +64,7 @@ pub(super) struct OverMpi {
 /// Half a round trip, as osu_latency and IMB's PingPong.
 pub(super) const LATENCY: OverMpi = OverMpi {
     name: "mpi-latency",
-    about: "one MPI message at a time, half a round trip; beside a send of plain verbs",
+    about: "one MPI message at a time, half a round trip; next to a send of plain verbs",
     explain: include_str!("../explain/mpi-latency.md"),
     what: What::Messages(Flow::PingPong),
     sizes: None,
@@ -79,7 +79,7 @@ pub(super) const LATENCY: OverMpi = OverMpi {
 /// Windows of messages one way, as osu_bw.
 pub(super) const BANDWIDTH: OverMpi = OverMpi {
     name: "mpi-bandwidth",
-    about: "windows of MPI messages one way, each answered; beside sends of plain verbs",
+    about: "windows of MPI messages one way, each answered; next to sends of plain verbs",
     explain: include_str!("../explain/mpi-bandwidth.md"),
     what: What::Messages(Flow::OneWay),
     sizes: None,
@@ -94,7 +94,7 @@ pub(super) const BANDWIDTH: OverMpi = OverMpi {
 /// Windows both ways, as osu_bibw.
 pub(super) const BIBW: OverMpi = OverMpi {
     name: "mpi-bibw",
-    about: "windows of MPI messages both ways at once; beside sends of plain verbs",
+    about: "windows of MPI messages both ways at the same time; next to sends of plain verbs",
     explain: include_str!("../explain/mpi-bibw.md"),
     what: What::Messages(Flow::BothWays),
     sizes: None,
@@ -139,7 +139,7 @@ pub(super) const OVERLAP: OverMpi = OverMpi {
 /// How all processes of a job are connected at its start.
 pub(super) const CONNECT: OverMpi = OverMpi {
     name: "mpi-connect",
-    about: "who of a job's processes asks whom for a connection when all connect at the start, counted",
+    about: "connection requests between a job's processes when all connect at the start, counted by direction",
     explain: include_str!("../explain/mpi-connect.md"),
     what: What::Begin,
     sizes: None,

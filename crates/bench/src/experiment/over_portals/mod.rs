@@ -31,7 +31,7 @@ const QUEUES: Axis = Axis {
     factor: factor::QUEUES,
     low: 0,
     high: 10_000,
-    about: "receives that a message walks by before its own",
+    about: "receives that a message passes before it matches its own",
 };
 const RANKS: Axis =
     Axis { factor: factor::RANKS, low: 2, high: 65_536, about: "ranks of the job; each is really there" };
@@ -126,7 +126,7 @@ pub(super) const COLLECTIVE: OverPortals = OverPortals {
     metric: Metric {
         name: "time_per_call",
         unit: "us",
-        about: "so many calls one after the other behind a barrier: rank 0's time for each",
+        about: "calls one after the other behind a barrier: rank 0's time for each",
         scale: Scale::Time(1.0),
     },
 };
@@ -134,7 +134,7 @@ pub(super) const COLLECTIVE: OverPortals = OverPortals {
 /// The cost of messages to a process that computes.
 pub(super) const AVAILABILITY: OverPortals = OverPortals {
     name: "portals-availability",
-    about: "messages over Portals to a process that computes: what it loses, by who matches them",
+    about: "messages over Portals to a process that computes: the time it loses, by the part that matches them",
     explain: include_str!("../explain/portals-availability.md"),
     workload: Workload::Overlap,
     metric: Metric {

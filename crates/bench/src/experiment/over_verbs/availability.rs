@@ -46,7 +46,7 @@ impl Experiment for Availability {
     }
 
     fn about(&self) -> &'static str {
-        "bandwidth both ways beside computation, and the share of time that can be computed before it falls"
+        "bandwidth both ways during computation, and the share of time that can be computed before it falls"
     }
 
     fn explain(&self) -> &'static str {

@@ -13,7 +13,7 @@ impl Experiment for Bibw {
     }
 
     fn about(&self) -> &'static str {
-        "both sides stream at once; the sum of both directions"
+        "both sides stream at the same time; the sum of both directions"
     }
 
     fn explain(&self) -> &'static str {

@@ -30,7 +30,7 @@ impl Experiment for Bilat {
         Metric {
             name: "bidirectional_latency",
             unit: "us",
-            about: "from the own send to the arrival of the peer's, both sent at once; not halved",
+            about: "from the own send to the arrival of the peer's, both sent at the same time; not halved",
             scale: Scale::Time(1.0),
         }
     }

@@ -25,7 +25,7 @@ impl Experiment for Connect {
     }
 
     fn about(&self) -> &'static str {
-        "bringing a connection up, at the side that connects, and destroying its queue pair"
+        "connecting, at the side that connects, and destroying its queue pair"
     }
 
     fn explain(&self) -> &'static str {
@@ -50,7 +50,7 @@ impl Experiment for Connect {
             }
             Some("create") => ("call_time", "time within the call that creates a queue pair"),
             Some("disconnect") => {
-                ("disconnect_time", "from the call that disconnects until its event is there")
+                ("disconnect_time", "from the call that disconnects until its event arrives")
             }
             Some("established") => {
                 ("connect_time", "from the call that connects until the connection is established")

@@ -17,7 +17,7 @@ impl Experiment for MaxSge {
     }
 
     fn about(&self) -> &'static str {
-        "what it costs that requests may have many pieces, when they have one"
+        "the cost of queue pairs whose requests may have many pieces, for requests of one piece"
     }
 
     fn explain(&self) -> &'static str {

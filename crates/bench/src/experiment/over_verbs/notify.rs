@@ -21,7 +21,7 @@ impl Experiment for Notify {
     }
 
     fn about(&self) -> &'static str {
-        "what it adds to a write that its target is told, by immediate data or by a send behind it"
+        "what notifying the target adds to a write, by immediate data or by a send behind it"
     }
 
     fn explain(&self) -> &'static str {

@@ -29,7 +29,7 @@ impl Experiment for Park {
     }
 
     fn about(&self) -> &'static str {
-        "a token round four processes on two cores that wait without holding the core, for each hop"
+        "a token that four processes on two cores pass round, each waiting without occupying its core; time of a hop"
     }
 
     fn explain(&self) -> &'static str {

@@ -12,7 +12,7 @@ impl Experiment for Poll {
     }
 
     fn about(&self) -> &'static str {
-        "the call that takes a completion from a queue, of a receive of 8 bytes, or finds none"
+        "the call that takes a completion of a receive of 8 bytes from a queue, or finds none"
     }
 
     fn explain(&self) -> &'static str {

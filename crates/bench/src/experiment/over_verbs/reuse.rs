@@ -40,7 +40,7 @@ impl Experiment for Reuse {
     }
 
     fn about(&self) -> &'static str {
-        "latency and bandwidth by how many buffers are used and how often again; size of the translation cache"
+        "latency and bandwidth by the number of buffers and how often they are reused; size of the translation cache"
     }
 
     fn explain(&self) -> &'static str {

@@ -33,6 +33,7 @@ impl CommShmColl {
         self.run_case(comm, call, case).transpose()
     }
 
+    /// Runs the call through shared memory, and sets that up after some calls; `None` if it has to use messages.
     fn run_case(&mut self, comm: &Comm, call: &Collective, case: Case) -> Result<Option<()>> {
         if matches!(self.state, ShmSetup::Impossible) || !self.uses_shm(comm, case) {
             return Ok(None);

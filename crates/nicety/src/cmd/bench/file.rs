@@ -98,9 +98,9 @@ fn remarks(found: &Found, all: u64) -> Vec<String> {
     let kept = found.kept as u64;
     lines.push(match kept {
         _ if kept >= all => {
-            format!("all {all} measurements are there, begun at {since}; --fresh measures them again")
+            format!("all {all} measurements exist, begun at {since}; --fresh measures them again")
         }
-        _ => format!("going on: {kept} of {all} measurements are there, begun at {since}"),
+        _ => format!("resuming: {kept} of {all} measurements exist, begun at {since}"),
     });
     lines
 }
@@ -148,8 +148,8 @@ impl Beside {
 }
 
 /// The requested file, or the partial one next to it if the results are incomplete.
-fn named(target: Target, whole: bool) -> Target {
-    if whole { target } else { output::partial(&target).unwrap_or(target) }
+fn named(target: Target, is_complete: bool) -> Target {
+    if is_complete { target } else { output::partial(&target).unwrap_or(target) }
 }
 
 /// A running plan file.
@@ -171,19 +171,19 @@ impl Survey<'_> {
         for (number, part) in parts.iter().enumerate() {
             remark(format_args!("part {} ({} of {})", part.name, number + 1, parts.len()));
             let display = Display::new(self.args.plain, &self.signals.stop).verbose(self.args.shown.verbose);
-            let display = display.moved_to((!self.form.is_data()).then_some(Stream::Out));
+            let display = display.with_intervals_on((!self.form.is_data()).then_some(Stream::Out));
             let mut display = display.expecting(&part.plan);
             let journal = Some(&mut self.journal);
             let measured =
                 launch::run_keeping(&command, &part.plan, journal, &mut display, &self.signals.stop);
             display.clear();
-            let whole = measured.is_ok() && self.signals.status().is_none();
+            let is_complete = measured.is_ok() && self.signals.status().is_none();
             let run = measured.or_else(|why| {
                 self.problems.push(format!("part {}: {why}", part.name));
                 why.partial.map(|run| *run).ok_or(())
             });
             if let Ok(run) = run {
-                self.deliver(part, words::stamped(run), whole);
+                self.deliver(part, words::with_commit(run), is_complete);
             }
             if self.signals.status().is_some() {
                 break;
@@ -193,12 +193,12 @@ impl Survey<'_> {
     }
 
     /// Prints and writes the results of a part; incomplete results do not overwrite complete ones.
-    fn deliver(&mut self, part: &Part, run: Run, whole: bool) {
+    fn deliver(&mut self, part: &Part, run: Run, is_complete: bool) {
         if run.results.is_empty() {
             return;
         }
         let (people, colour) = (Stream::Out, Stream::Out.colour() && !self.args.plain);
-        let target = named(self.beside.results(part), whole);
+        let target = named(self.beside.results(part), is_complete);
         let mut text = format!("{}\n", Paint::Strong.on(&format!("Part {}", part.name), colour));
         text += &shown::text(&run, self.form, (people, self.args.plain), 4);
         let wanted = Wanted { option: "--json", target: &target };

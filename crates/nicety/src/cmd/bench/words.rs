@@ -48,7 +48,7 @@ pub(super) fn outline<'a>(parts: impl Iterator<Item = (Option<&'a str>, &'a Chec
 }
 
 /// Adds the commit of this program to the run.
-pub(super) fn stamped(mut run: Run) -> Run {
+pub(super) fn with_commit(mut run: Run) -> Run {
     run.environment.commit = option_env!("NICETY_COMMIT").map(str::to_owned);
     run
 }

@@ -107,10 +107,10 @@ fn summary(out: &mut String, compared: &Comparison, width: usize, colour: bool) 
     let _ = writeln!(out, "{}", wrap(&threshold, 0, width));
     let unsure = compared.count(Verdict::CannotTell);
     if unsure > 0 {
-        let all =
-            if unsure == compared.cells.len() { "NOTHING can be told" } else { "Not everything can be told" };
+        let how_many =
+            if unsure == compared.cells.len() { "NOTHING is decided" } else { "Not everything is decided" };
         let text = format!(
-            "{all}: {} of {} without a verdict. This is not \"same\": run both with more launches.",
+            "{how_many}: {} of {} without a verdict. This is not \"same\": run both with more launches.",
             unsure,
             plural(compared.cells.len(), "cell")
         );
@@ -118,7 +118,7 @@ fn summary(out: &mut String, compared: &Comparison, width: usize, colour: bool) 
     }
     let alone = compared.without_counterpart();
     if alone > 0 {
-        let text = format!("{} in one run only: nothing is said of them.", plural(alone, "cell"));
+        let text = format!("{} in one run only: they are not compared.", plural(alone, "cell"));
         let _ = writeln!(out, "{}", Paint::Caution.on(&wrap(&text, 0, width), colour));
     }
 }

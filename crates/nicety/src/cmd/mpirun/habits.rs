@@ -3,7 +3,7 @@
 
 /// The launchers that have an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Of {
+pub(crate) enum Origin {
     /// `mpiexec` of MPICH (Hydra) and of libraries made from it, such as Intel MPI.
     Mpich,
     /// `mpirun` of Open MPI.
@@ -54,7 +54,7 @@ pub(crate) struct Habit {
     pub(crate) names: &'static [&'static str],
     /// Its values; two are separated by a blank.
     pub(crate) value: &'static str,
-    pub(crate) of: Of,
+    pub(crate) origin: Origin,
     pub(crate) does: Does,
     /// What it does. If it is ignored: what it would have done, after its name.
     pub(crate) text: &'static str,
@@ -83,16 +83,17 @@ use Does::{
     Already, Ignored, Is, Means, Network, OutputList, Parameter, Path, Programs, RankBy, Switch, SwitchOff,
     Variable, Variables, Version,
 };
-use Of::{Both, Mpich, OpenMpi};
+use Origin::{Both, Mpich, OpenMpi};
 
+/// A row of the table.
 const fn habit(
     names: &'static [&'static str],
     value: &'static str,
-    of: Of,
+    origin: Origin,
     does: Does,
     text: &'static str,
 ) -> Habit {
-    Habit { names, value, of, does, text }
+    Habit { names, value, origin, does, text }
 }
 
 const fn key(name: &'static str, does: Does, text: &'static str) -> Key {
@@ -224,7 +225,7 @@ pub(crate) const HABITS: &[Habit] = &[
     habit(&["initial-errhandler"], "NAME", Both, Ignored, "would have set the first error handler; call MPI_Comm_set_errhandler"),
 ];
 
-/// Parameters of Open MPI, for `--mca` and its kin.
+/// Parameters of Open MPI, for `--mca` and similar options.
 #[rustfmt::skip]
 pub(crate) const MCA: &[Key] = &[
     key("plm_rsh_agent", Is("--rsh"), "command that reaches other hosts"),
@@ -281,7 +282,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Habit> {
 
 /// The names of an option as they are written, the first with its value.
 pub(crate) fn written(habit: &Habit) -> Vec<String> {
-    let dashes = |name: &str| if name.len() == 1 || habit.of == Of::Mpich { "-" } else { "--" };
+    let dashes = |name: &str| if name.len() == 1 || habit.origin == Origin::Mpich { "-" } else { "--" };
     let names = habit.names.iter().map(|name| format!("{}{name}", dashes(name)));
     let value = if habit.value.is_empty() { String::new() } else { format!(" {}", habit.value) };
     names.enumerate().map(|(at, name)| if at == 0 { name + &value } else { name }).collect()
@@ -289,8 +290,8 @@ pub(crate) fn written(habit: &Habit) -> Vec<String> {
 
 /// The rows of a table in the book.
 #[cfg(test)]
-pub(crate) fn book_options(of: Of) -> Vec<String> {
-    let of_launcher = HABITS.iter().filter(|habit| habit.of == of || habit.of == Both);
+pub(crate) fn book_options(origin: Origin) -> Vec<String> {
+    let of_launcher = HABITS.iter().filter(|habit| habit.origin == origin || habit.origin == Both);
     let names =
         |habit: &Habit| written(habit).iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     of_launcher.map(|habit| book_row(&names(habit), habit.does, habit.text)).collect()

@@ -363,7 +363,7 @@ fn words_of(line: &str) -> Option<Vec<OsString>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::habits::Of;
+    use super::super::habits::Origin;
     use super::*;
 
     fn translated(words: &[&str]) -> Result<Line, Failure> {
@@ -573,12 +573,12 @@ mod tests {
         let pages = [
             (
                 include_str!("../../../../../docs/guides/coming-from-open-mpi.md"),
-                options(Of::OpenMpi),
+                options(Origin::OpenMpi),
                 habits::MCA,
             ),
             (
                 include_str!("../../../../../docs/guides/coming-from-mpich.md"),
-                options(Of::Mpich),
+                options(Origin::Mpich),
                 habits::INTEL,
             ),
         ];

@@ -38,7 +38,7 @@ impl Experiment for Hotspot {
     }
 
     fn about(&self) -> &'static str {
-        "one process and k others, which it writes to, reads from, sends to, or has messages from"
+        "one process that writes to k others, reads from them, sends to them, or receives from them"
     }
 
     fn explain(&self) -> &'static str {
@@ -72,9 +72,9 @@ impl Experiment for Hotspot {
             name: if op.starts_with("send") { "round_time" } else { "last_arrival" },
             unit: "us",
             about: match op {
-                "send" => "from the first post until the last slave's empty answer is there",
-                "send-receive" => "from the first note's post until the messages of all slaves are there",
-                "read" => "from the first post until the responses of all slaves are there",
+                "send" => "from the first post until the last slave's empty answer arrives",
+                "send-receive" => "from the first note's post until the messages of all slaves have arrived",
+                "read" => "from the first post until the responses of all slaves have arrived",
                 _ => {
                     "from the first post until the last slave has its data: until its empty answer arrived, less the \
                      answer's one-way time, measured beforehand as half a ping-pong of empty messages with it"

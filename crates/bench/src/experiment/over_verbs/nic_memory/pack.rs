@@ -34,7 +34,7 @@ impl Experiment for Pack {
     }
 
     fn about(&self) -> &'static str {
-        "eight blocks as one message: copied together by processor or NIC, or gathered; --size is that of a block"
+        "eight blocks as one message: copied together by the processor or the NIC, or gathered; --size is the size of a block"
     }
 
     fn explain(&self) -> &'static str {
