@@ -108,15 +108,15 @@ extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
 }
 
 extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
-    answer::errno(|| post::send(Handle::from_ptr(qp), wr, bad))
+    answer::posts(|| post::send(Handle::from_ptr(qp), wr, bad))
 }
 
 extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
-    answer::errno(|| post::recv(Handle::from_ptr(qp), wr, bad))
+    answer::posts(|| post::recv(Handle::from_ptr(qp), wr, bad))
 }
 
 extern "C" fn post_srq_recv(srq: *mut ibv_srq, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
-    answer::errno(|| post::srq_recv(Handle::from_ptr(srq), wr, bad))
+    answer::posts(|| post::srq_recv(Handle::from_ptr(srq), wr, bad))
 }
 
 extern "C" fn query_port(
