@@ -61,7 +61,7 @@ fn count(workspace: &Workspace, library: &Path) -> Result<Counts> {
     let mut cc = Command::new("cc");
     run(cc.args(["-O2", "-Wall", "-o"]).arg(&program).arg(workspace.root.join(PROGRAM)).arg(&installed))?;
     let mut valgrind = Command::new("valgrind");
-    valgrind.args(["-q", "--tool=callgrind", "--combine-dumps=yes"]);
+    valgrind.args(["-q", "--tool=callgrind", "--combine-dumps=yes", "--fair-sched=try"]);
     valgrind.arg(format!("--callgrind-out-file={}", dumps.display())).arg(&program);
     valgrind.env("LD_LIBRARY_PATH", &folder).env("NICETY_VERBS_DEVICES", "shm");
     let printed = capture(&mut valgrind)?;
