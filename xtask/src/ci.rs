@@ -2,7 +2,10 @@
 //! with the command that repeats it. Independent steps run in parallel with the tests.
 
 use crate::targets::{self, ARM64, WASM};
-use crate::{arm64, corpora, deb, interop, licences, loom, miri, publish, rows, ships, siege, suite, tidy};
+use crate::{
+    arm64, corpora, deb, instructions, interop, licences, loom, miri, publish, rows, ships, siege, suite,
+    tidy,
+};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -71,6 +74,11 @@ const STEPS: &[Step] = &[
         command: "cargo build --release --package nicety --package abi-dapl --package abi-mpi --package abi-verbs && target/release/nicety --version",
         run: release,
     },
+    Step {
+        name: "instructions",
+        command: "cargo xtask instructions",
+        run: |w| instructions::check(w, false),
+    },
     Step { name: "deb", command: "cargo xtask deb --try", run: |w| deb::check(w, true) },
 ];
 
@@ -106,7 +114,7 @@ const WIDE: &[Step] = &[
 
 /// The step that idles half of its time, and the independent steps that run in parallel with it.
 const HOST_STEP: &str = "test";
-const PARALLEL_STEPS: &[&str] = &["loom", "miri", "arm64", "release", "deb"];
+const PARALLEL_STEPS: &[&str] = &["loom", "miri", "arm64", "release", "instructions", "deb"];
 
 /// Prints the steps.
 pub(crate) fn list() {

@@ -8,6 +8,7 @@ mod arm64;
 mod ci;
 mod corpora;
 mod deb;
+mod instructions;
 mod interop;
 mod licences;
 mod loom;
@@ -81,6 +82,12 @@ enum Check {
     },
     /// Package the crates that are meant for others, under names that are free on the registry, and build the packages.
     Publish,
+    /// Count the instructions of posting and polling in the verbs library, and compare them with their limits.
+    Instructions {
+        /// Lower the limits in `xtask/instructions/limits.toml` to the current numbers.
+        #[arg(long)]
+        bless: bool,
+    },
     /// Run the loom models of the crates that have them.
     Loom,
     /// Run tests of `iwarp`, `ffi` and `portals` under Miri.
@@ -123,6 +130,7 @@ fn run(check: Check) -> anyhow::Result<()> {
         Check::Corpora => println!("{}", corpora::check(&workspace)?),
         Check::Deb { tried } => println!("{}", deb::check(&workspace, tried)?),
         Check::Publish => println!("{}", publish::check(&workspace)?),
+        Check::Instructions { bless } => println!("{}", instructions::check(&workspace, bless)?),
         Check::Loom => println!("{}", loom::check(&workspace)?),
         Check::Miri => println!("{}", miri::check(&workspace)?),
         Check::Interop { arguments } => interop::check(&workspace, &arguments)?,

@@ -27,6 +27,7 @@ const FOR_CI: &Needed = &[
     ("ip", "iproute2"),
     ("pkg-config", "pkgconf"),
     ("cmake", "cmake"),
+    ("valgrind", "valgrind"),
 ];
 
 /// Installs what CI needs and this machine lacks; says what it did.

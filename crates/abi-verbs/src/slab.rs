@@ -48,11 +48,17 @@ pub(crate) struct Slab<T: Object> {
     free: Mutex<Free>,
 }
 
+/// A place of the array, at [`STRIDE`](Self::STRIDE) bytes from the next.
 #[repr(C, align(64))]
 struct SlabCell<T: Object> {
     c: UnsafeCell<MaybeUninit<T::C>>,
     is_live: AtomicBool,
     body: UnsafeCell<MaybeUninit<T>>,
+}
+
+impl<T: Object> SlabCell<T> {
+    /// A power of two, so that checking an address takes no multiplication. Pages that are never touched cost nothing.
+    const STRIDE: usize = size_of::<Self>().next_power_of_two();
 }
 
 struct Free {
@@ -76,7 +82,7 @@ impl<T: Object> Slab<T> {
         if let Some(places) = self.places.get() {
             return Ok(*places);
         }
-        let (len, rights) = (size_of::<SlabCell<T>>() * T::PLACES, ProtFlags::READ | ProtFlags::WRITE);
+        let (len, rights) = (SlabCell::<T>::STRIDE * T::PLACES, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: fresh memory, which stays mapped. Zeros are a place whose object is not alive. Test: as above.
         let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), len, rights, MapFlags::PRIVATE) }?;
         let places = NonNull::new(mapped.cast())
@@ -108,7 +114,7 @@ impl<T: Object> Slab<T> {
             }
         };
         // SAFETY: below `PLACES`, so inside of the array, which is never unmapped. Test: as above.
-        let place = unsafe { places.add(at).as_ref() };
+        let place = unsafe { places.byte_add(at * SlabCell::<T>::STRIDE).as_ref() };
         // SAFETY: the place is not live and was taken from the free ones, so no other thread writes here. Test: as above.
         unsafe {
             (*place.c.get()).write(c);
@@ -122,12 +128,11 @@ impl<T: Object> Slab<T> {
     fn lookup(&self, handle: Handle<T>) -> Option<Held<T>> {
         let first = self.places.get()?.as_ptr();
         let offset = handle.0.addr().wrapping_sub(first.addr()).wrapping_sub(T::HANDLE_AT);
-        let at = offset / size_of::<SlabCell<T>>();
-        if !offset.is_multiple_of(size_of::<SlabCell<T>>()) || at >= T::PLACES {
+        if offset & (SlabCell::<T>::STRIDE - 1) != 0 || offset >= SlabCell::<T>::STRIDE * T::PLACES {
             return None;
         }
         // SAFETY: inside of the array, whose memory is zeroed or a written place. Test: as above.
-        let place = unsafe { &*first.add(at) };
+        let place = unsafe { &*first.byte_add(offset) };
         place.is_live.load(Ordering::Acquire).then_some(Held { place })
     }
 
@@ -139,7 +144,7 @@ impl<T: Object> Slab<T> {
         // SAFETY: it was live, so written, and only one caller clears the flag; a concurrent use breaks the rule above. Test: as above.
         let body = unsafe { (*held.place.body.get()).assume_init_read() };
         let first = self.places.get().map_or(0, |places| places.as_ptr().addr());
-        let at = (std::ptr::from_ref(held.place).addr() - first) / size_of::<SlabCell<T>>();
+        let at = (std::ptr::from_ref(held.place).addr() - first) / SlabCell::<T>::STRIDE;
         lock(&self.free).given.push_back(at);
         Ok(body)
     }
@@ -335,7 +340,7 @@ mod tests {
         held.update_c(|c| c[1] = 5);
         assert_eq!(held.c_part(), [1, 5, 3]);
         assert!(held.handle() == handle);
-        for wrong in [1, 8, size_of::<SlabCell<Thing>>(), usize::MAX, 1 << 40] {
+        for wrong in [1, 8, SlabCell::<Thing>::STRIDE, usize::MAX, 1 << 40] {
             let foreign = Handle::<Thing>::from_ptr(handle.cast::<u8>().wrapping_add(wrong));
             assert!(foreign.lookup().is_err(), "{wrong}");
         }

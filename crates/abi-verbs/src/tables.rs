@@ -116,15 +116,15 @@ extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
 }
 
 extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
-    answer::errno("ibv_post_send", || post::send(Handle::from_ptr(qp), wr, bad))
+    answer::posts("ibv_post_send", || post::send(Handle::from_ptr(qp), wr, bad))
 }
 
 extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
-    answer::errno("ibv_post_recv", || post::recv(Handle::from_ptr(qp), wr, bad))
+    answer::posts("ibv_post_recv", || post::recv(Handle::from_ptr(qp), wr, bad))
 }
 
 extern "C" fn post_srq_recv(srq: *mut ibv_srq, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
-    answer::errno("ibv_post_srq_recv", || post::srq_recv(Handle::from_ptr(srq), wr, bad))
+    answer::posts("ibv_post_srq_recv", || post::srq_recv(Handle::from_ptr(srq), wr, bad))
 }
 
 // The same functions, with a line in the log for each call.

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use crate::experiment::intervals::is_stream;
-use crate::experiment::{Cell, Experiment, MAX_SIZE, all, find};
+use crate::experiment::{Cell, Experiment, MAX_SIZE, all, all_axes, find};
 use crate::floor::FLOOR;
 use crate::machine::{self, Limits};
 pub use checked::{CheckedPlan, Chosen};
@@ -299,7 +299,7 @@ impl Plan {
     /// Upper bound of the cells on `devices` devices: every level of every factor with every size.
     fn count_cells(&self, names: &[&'static dyn Experiment], levels: &Levels, devices: usize) -> usize {
         let of = |experiment: &&'static dyn Experiment| {
-            let given = experiment.axes().iter().filter_map(|axis| levels.get(&axis.factor));
+            let given = all_axes(*experiment).filter_map(|axis| levels.get(&axis.factor));
             let variants = experiment.variants(false).len();
             let levels = given.fold(variants, |count, list| count.saturating_mul(list.len()));
             levels.saturating_mul(self.sizes_of(*experiment).len())
@@ -438,7 +438,7 @@ fn add(
     (variants, peers): (Vec<Variant>, Option<usize>),
     levels: &Levels,
 ) {
-    let variants = levels::replaced(variants, levels);
+    let variants = levels::replaced(experiment, variants, levels);
     for variant in peers.map_or(variants.clone(), |most| peers::fitted(experiment, variants, most)) {
         let one = experiment.only_size(&variant).map(|s| vec![s]);
         for size in one.as_deref().unwrap_or(sizes) {

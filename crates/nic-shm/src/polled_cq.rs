@@ -74,9 +74,15 @@ impl PollState {
     /// Polls completions of receives, from each queue pair in turn.
     #[inline]
     fn poll_few(&mut self, wcs: &mut [Wc]) -> usize {
-        if let [only] = &self.receivers[..] {
-            return only.poll_receives(wcs);
+        match &self.receivers[..] {
+            [] => 0,
+            [only] => only.poll_receives(wcs),
+            _ => self.poll_several(wcs),
         }
+    }
+
+    #[inline(never)]
+    fn poll_several(&mut self, wcs: &mut [Wc]) -> usize {
         let (next_index, mut got) = (self.next_index.min(self.receivers.len()), 0);
         let (later, first) = self.receivers.split_at(next_index);
         for (step, qp) in first.iter().chain(later).enumerate() {
@@ -211,7 +217,8 @@ impl PolledCq {
         }
         let mut state = self.enter(device);
         let sends = self.poll_sends(&state, wcs);
-        Ok((sends, state.poll_few(&mut wcs[sends..])))
+        let receives = if sends < wcs.len() { state.poll_few(&mut wcs[sends..]) } else { 0 };
+        Ok((sends, receives))
     }
 
     #[inline]

@@ -6,8 +6,10 @@
 //! back, [`Tcp`] a plain socket. The caller reads the clock. No reference to a region's bytes exists: they
 //! are accessed by copies and atomics only.
 
+mod copies;
 mod tcp;
 
+pub use copies::{COPY_LEN, CopyCost, PlacedCopy, copy_costs};
 pub use tcp::{Nonces, Tcp, nonces};
 
 use std::ffi::c_void;

@@ -36,7 +36,7 @@ fn about_bench(width: usize) -> String {
     }
     text += "\nFACTORS WITH NUMBERS (--set FACTOR=LIST, such as 1,8 or 1..64; for the experiments that have them)\n";
     for (experiment, axis) in
-        bench::experiment::all().iter().flat_map(|e| e.axes().iter().map(move |a| (e, a)))
+        bench::experiment::all().iter().flat_map(|e| bench::experiment::all_axes(*e).map(move |a| (e, a)))
     {
         text += &entry(
             axis.factor.name(),

@@ -49,6 +49,10 @@ factors! {
     SOURCE = "source";
     /// Where data go: `host` or `nic` memory.
     SINK = "sink";
+    /// Bytes from the beginning of a page to the source.
+    SOURCE_OFFSET = "source-offset";
+    /// Bytes from the beginning of a page to the sink.
+    SINK_OFFSET = "sink-offset";
     /// Over how many ports a message is split.
     PORTS = "ports";
     /// Messages in flight.

@@ -40,7 +40,7 @@ enum KeptData {
 
 impl Gate {
     /// Posts a request, or keeps it; at most `room` are kept.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post_one(&self, qp: &Qp, wr: &SendWr<'_>, room: u32) -> Answer {
         if self.is_open.load(Ordering::Acquire) {
             return Ok(qp.post_send(wr)?);

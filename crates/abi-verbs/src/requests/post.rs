@@ -219,13 +219,16 @@ fn operation(wr: &ibv_send_wr) -> Answer<SendOp> {
     })
 }
 
-/// Converts the send flags.
+/// Converts the send flags: two neighbouring bits move together, and one alone.
 #[inline]
 pub(crate) fn flags(flags: u32) -> SendFlags {
-    let ours = |flag, ours| if flags & flag != 0 { ours } else { SendFlags::empty() };
-    ours(n::IBV_SEND_SIGNALED, SendFlags::SIGNALED)
-        | ours(n::IBV_SEND_SOLICITED, SendFlags::SOLICITED)
-        | ours(n::IBV_SEND_FENCE, SendFlags::FENCE)
+    const PAIR: u32 = n::IBV_SEND_SIGNALED | n::IBV_SEND_SOLICITED;
+    const {
+        assert!(n::IBV_SEND_SIGNALED == (SendFlags::SIGNALED.bits() as u32) << 1);
+        assert!(n::IBV_SEND_SOLICITED == (SendFlags::SOLICITED.bits() as u32) << 1);
+        assert!(n::IBV_SEND_FENCE << 2 == SendFlags::FENCE.bits() as u32);
+    }
+    SendFlags::from_bits_truncate(((flags & PAIR) >> 1 | (flags & n::IBV_SEND_FENCE) << 2) as u8)
 }
 
 /// A program's element list: `Sge` has the same layout.
@@ -279,7 +282,7 @@ pub(crate) fn recv(qp: Handle<Qp>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_r
 }
 
 /// Posts a receive.
-#[inline]
+#[inline(always)]
 fn recv_one(qp: Held<Qp>, wr: &ibv_recv_wr) -> Answer {
     // A queue pair in the error state accepts receives, and flushes them.
     if qp.state.load(std::sync::atomic::Ordering::Relaxed).cast_unsigned() == n::IBV_QPS_RESET

@@ -30,7 +30,7 @@ mod over_portals;
 mod over_verbs;
 
 pub use harness::cell::{Cell, Metric, Scale, Settings};
-pub use harness::contract::{Axis, EXPLAINED, Experiment, Needs, Sampling, Side};
+pub use harness::contract::{Axis, EXPLAINED, Experiment, Needs, Sampling, Side, all_axes};
 pub use harness::fault::Fault;
 pub use harness::limits::MAX_SIZE;
 pub use harness::session::{
@@ -140,7 +140,7 @@ mod tests {
                 "Not in the thesis",
             ];
             assert!(papers.iter().any(|paper| from.contains(paper)), "{name}: {from}");
-            for axis in experiment.axes() {
+            for axis in all_axes(*experiment) {
                 assert!(
                     text.contains(axis.factor.name()) && axis.low <= axis.high,
                     "{name}: {}",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::error::PlanError;
 use super::keys;
 use super::words::{did_you_mean, join};
-use crate::experiment::{Axis, Experiment};
+use crate::experiment::{Axis, Experiment, all_axes};
 use results::variant::{Factor, Variant};
 
 /// Levels of one factor at most.
@@ -16,7 +16,7 @@ pub(super) type Levels = BTreeMap<Factor, Vec<u64>>;
 
 /// Every factor of some experiments with numbers as levels.
 fn axes(of: &[&'static dyn Experiment]) -> Vec<&'static Axis> {
-    of.iter().flat_map(|e| e.axes()).collect()
+    of.iter().flat_map(|e| all_axes(*e)).collect()
 }
 
 /// Removes the factors of these experiments from the settings, and reports values that are no list of their levels.
@@ -67,13 +67,17 @@ fn list(text: &str, axis: &Axis) -> Option<Vec<u64>> {
     (inside && all.len() <= MOST).then_some(all)
 }
 
-/// The variants with the levels that were given instead of their own.
-pub(super) fn replaced(variants: Vec<Variant>, levels: &Levels) -> Vec<Variant> {
+/// The variants of an experiment with the levels that were given instead of their own, or in addition.
+pub(super) fn replaced(of: &dyn Experiment, variants: Vec<Variant>, levels: &Levels) -> Vec<Variant> {
+    replaced_or_added(of.added_axes(), variants, levels)
+}
+
+fn replaced_or_added(added: &[Axis], variants: Vec<Variant>, levels: &Levels) -> Vec<Variant> {
     let (mut all, mut seen) = (Vec::new(), BTreeSet::new());
     for variant in variants {
         let mut some = vec![variant];
         for (factor, list) in levels {
-            if some[0].has(*factor) {
+            if some[0].has(*factor) || added.iter().any(|axis| axis.factor == *factor) {
                 some = some
                     .iter()
                     .flat_map(|one| list.iter().map(|level| one.with(*factor, level.to_string())))
@@ -118,7 +122,7 @@ mod tests {
         let own = ["1", "2", "4"].map(|n| variant(&[("op", "send"), ("qps", n)]));
         let other = variant(&[("op", "write")]);
         let levels = Levels::from([(factor::QPS, vec![7, 9])]);
-        let all = replaced(own.into_iter().chain([other.clone()]).collect(), &levels);
+        let all = replaced_or_added(&[], own.into_iter().chain([other.clone()]).collect(), &levels);
         assert_eq!(
             all,
             [
@@ -128,5 +132,8 @@ mod tests {
             ]
         );
         assert!(is_given(&all[0], &levels) && !is_given(&other, &levels));
+        let all = replaced_or_added(&[AXIS], vec![other.clone()], &levels);
+        assert_eq!(all, ["7", "9"].map(|n| other.with(factor::QPS, n)));
+        assert_eq!(replaced_or_added(&[AXIS], vec![other.clone()], &Levels::new()), [other]);
     }
 }

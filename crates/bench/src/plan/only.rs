@@ -53,7 +53,7 @@ fn text(only: &Only) -> String {
 
 /// Factors and levels that no variant of these experiments has, or no variant has together.
 pub(super) fn mistakes(of: &[&'static dyn Experiment], levels: &Levels, only: &Only) -> Vec<PlanError> {
-    let all: Vec<Variant> = of.iter().flat_map(|e| replaced(e.variants(false), levels)).collect();
+    let all: Vec<Variant> = of.iter().flat_map(|e| replaced(*e, e.variants(false), levels)).collect();
     // Without experiments there is a mistake already.
     if all.is_empty() || only.is_empty() {
         return Vec::new();

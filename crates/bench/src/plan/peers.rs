@@ -30,7 +30,7 @@ pub(super) fn enough(
 ) {
     for one in of {
         let (experiment, one) = (one.name(), *one);
-        let variants = super::levels::replaced(one.variants(false), levels);
+        let variants = super::levels::replaced(one, one.variants(false), levels);
         let needed = |variant: &Variant| one.ranks(variant).saturating_sub(1) as usize;
         let given = one.crowd().filter(|axis| levels.contains_key(&axis.factor));
         if let Some(axis) = given {

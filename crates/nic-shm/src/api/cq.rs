@@ -65,7 +65,7 @@ impl CqOps for CqHandle {
         if shared.has_requested_failures() {
             self.device.handle_requested_failures();
         }
-        if wcs[sends..][..receives].iter().any(|wc| wc.invalidated.is_some()) {
+        if receives > 0 && wcs[sends..][..receives].iter().any(|wc| wc.invalidated.is_some()) {
             self.device.wait_for_peers_to_leave();
         }
         Ok(sends + receives)

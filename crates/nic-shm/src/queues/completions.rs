@@ -134,7 +134,7 @@ impl Completions {
     }
 
     /// Adds the completion of a send request of this process.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&self, done: SendCompletion, solicited: bool) {
         let mut local = self.local.lock();
         if local.len() >= self.cqe() as usize {

@@ -143,6 +143,7 @@ impl SendHalf {
     }
 
     /// Its slot in the completion queue.
+    #[inline]
     pub(crate) fn cq_slot(&self) -> Option<usize> {
         self.cq_slot.get().copied()
     }
@@ -274,15 +275,16 @@ impl SendHalf {
         queue.posted - self.reclaimed.load(Ordering::Acquire) >= self.max_wr.into()
     }
 
-    /// Frees the queue entries of requests up to this one.
+    /// Frees the queue entries of requests up to this one; under the poll lock of its completion queue, which holds completions in
+    /// the order of their requests.
     #[inline]
     pub(crate) fn reclaim(&self, posted_count: u64) {
-        self.reclaimed.fetch_max(posted_count, Ordering::Release);
+        self.reclaimed.store(posted_count, Ordering::Release);
     }
 
     /// Counts a request that completed immediately and reports it; returns whether the queue pair must be
     /// failed.
-    #[inline]
+    #[inline(always)]
     fn complete(
         &self,
         connection: &Connection,
@@ -292,12 +294,36 @@ impl SendHalf {
         bytes: u32,
     ) -> bool {
         queue.posted += 1;
-        let unsignalled =
-            status == WcStatus::Success && !wr.flags.contains(SendFlags::SIGNALED) && !self.signal_all;
-        !unsignalled && self.report(connection, wr, queue.posted, status, bytes)
+        if status != WcStatus::Success {
+            return self.report(connection, wr, queue.posted, status, bytes);
+        }
+        if self.is_signaled(wr) {
+            self.completions.push(self.completion(wr, queue.posted, status, bytes), false);
+        }
+        false
+    }
+
+    /// Whether the request completes with an entry in the completion queue even if it succeeds.
+    #[inline]
+    fn is_signaled(&self, wr: &SendWr<'_>) -> bool {
+        self.signal_all || wr.flags.contains(SendFlags::SIGNALED)
+    }
+
+    #[inline]
+    fn completion(&self, wr: &SendWr<'_>, posted_count: u64, status: WcStatus, bytes: u32) -> SendCompletion {
+        SendCompletion {
+            wr_id: wr.wr_id,
+            posted_count,
+            cq_slot: self.cq_slot().map_or(u32::MAX, |cq_slot| cq_slot as u32),
+            qp_num: self.num,
+            byte_len: bytes,
+            status,
+            opcode: wr.op.opcode(),
+        }
     }
 
     /// Reports a completed request unless it is unsignaled; returns whether the queue pair must be failed.
+    #[inline(never)]
     fn report(
         &self,
         connection: &Connection,
@@ -307,17 +333,8 @@ impl SendHalf {
         bytes: u32,
     ) -> bool {
         let failed = status != WcStatus::Success;
-        if failed || self.signal_all || wr.flags.contains(SendFlags::SIGNALED) {
-            let done = SendCompletion {
-                wr_id: wr.wr_id,
-                posted_count,
-                cq_slot: self.cq_slot().map_or(u32::MAX, |cq_slot| cq_slot as u32),
-                qp_num: self.num,
-                byte_len: bytes,
-                status,
-                opcode: wr.op.opcode(),
-            };
-            self.completions.push(done, failed);
+        if failed || self.is_signaled(wr) {
+            self.completions.push(self.completion(wr, posted_count, status, bytes), failed);
         }
         failed && status != WcStatus::WrFlushErr && {
             connection.record_failed_request(failed_request::explain(connection, wr, status));

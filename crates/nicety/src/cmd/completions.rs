@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
-use bench::experiment::all;
+use bench::experiment::{all, all_axes};
 use bench::plan::keys::{KEYS, Kind};
 use clap::{Arg, Command};
 
@@ -208,7 +208,7 @@ fn settings(text: &str) -> Vec<Candidate> {
         return words.iter().map(|word| candidate(format!("{name}={word}"), "")).collect();
     }
     let keys = KEYS.iter().map(|key| (key.name, key.help));
-    let axes = all().iter().flat_map(|e| e.axes()).map(|axis| (axis.factor.name(), axis.about));
+    let axes = all().iter().flat_map(|e| all_axes(*e)).map(|axis| (axis.factor.name(), axis.about));
     let mut seen = BTreeSet::new();
     let first = keys.chain(axes).filter(|(name, _)| seen.insert(*name));
     first.map(|(name, about)| candidate(format!("{name}="), about)).collect()

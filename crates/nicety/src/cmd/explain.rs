@@ -114,7 +114,7 @@ fn factors(experiment: &dyn Experiment, width: usize, colour: bool) -> String {
         out += &format!("    nicety bench {name}{quick}{}\n", named(device));
     }
     let Some(first) = devices.first() else { return out };
-    for axis in experiment.axes() {
+    for axis in bench::experiment::all_axes(experiment) {
         let about = format!("{} ({} to {})", axis.about, axis.low, axis.high);
         let levels = levels(experiment, axis);
         let command = format!("    nicety bench {name}{} --set {}={levels}  ", named(first), axis.factor);

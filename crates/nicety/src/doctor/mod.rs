@@ -5,6 +5,7 @@
 mod card;
 mod check;
 mod clock;
+mod copies;
 mod cores;
 mod leftovers;
 mod limits;
@@ -51,6 +52,7 @@ pub(crate) fn examine(system: &System) -> Vec<Check> {
         memory::shared(system),
         memory::huge_pages(system),
         memory::process_access(system),
+        copies::offsets(),
         network::addresses(system),
         network::buffers(system),
         network::crc(system),

@@ -9,6 +9,7 @@ mod finding;
 mod latency;
 #[cfg(test)]
 pub(super) mod made_up;
+mod offsets;
 mod placement;
 mod rails;
 mod rate;
@@ -43,6 +44,7 @@ pub fn findings(run: &Run) -> Vec<Finding> {
     out.extend(duplex::gain(&measured, noise));
     out.extend(rails::peaks(&measured, run));
     out.extend(placement::cost(&measured, noise));
+    out.extend(offsets::cost(&measured, noise));
     out.extend(steps::steps(&all, noise));
     out.extend(caution::beaten(&run.results, noise));
     out.extend(caution::precision(&run.results));

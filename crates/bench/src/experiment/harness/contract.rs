@@ -21,6 +21,11 @@ pub trait Experiment: Sync {
     fn axes(&self) -> &'static [Axis] {
         &[]
     }
+    /// Factors with numbers as levels that variants have only if `--set FACTOR=LIST` gives levels; without them, the level is
+    /// the lowest.
+    fn added_axes(&self) -> &'static [Axis] {
+        &[]
+    }
     /// The factor that decides how many processes take part, if any.
     fn crowd(&self) -> Option<&'static Axis> {
         None
@@ -66,6 +71,11 @@ pub trait Experiment: Sync {
 /// The sections of an experiment's text, in their order.
 pub const EXPLAINED: [&str; 5] =
     ["What it measures", "How", "What moves it", "How to read it", "Where it comes from"];
+
+/// All factors with numbers as levels that `--set FACTOR=LIST` changes or adds.
+pub fn all_axes(of: &dyn Experiment) -> impl Iterator<Item = &'static Axis> + use<> {
+    of.axes().iter().chain(of.added_axes())
+}
 
 /// A factor with numeric levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,9 @@ use verbs::{
     RecvWr, RemoteAddr, SendWr, Sge, Wc,
 };
 
+use super::contract::level;
 use super::edge::{Edge, carry, carry_place};
-use crate::experiment::{Fault, Session};
+use crate::experiment::{Axis, Fault, Session};
 
 /// A connection with a queue for each direction's completions.
 pub(crate) struct Endpoint {
@@ -224,24 +225,48 @@ pub(crate) fn check(wc: Wc, what: &'static str) -> Result<Wc, Fault> {
     if wc.is_ok() { Ok(wc) } else { Err(Fault::Completion { what, status: wc.status }) }
 }
 
-/// Registered memory of the kind that a factor (`source` or `sink`) of the cell names.
+/// Offsets of source and sink in a page; a page ends before the largest.
+pub(crate) const OFFSETS: [Axis; 2] = [
+    Axis {
+        factor: factor::SOURCE_OFFSET,
+        low: 0,
+        high: 4095,
+        about: "bytes from the beginning of a page to the source (of NIC memory: of the allocation)",
+    },
+    Axis {
+        factor: factor::SINK_OFFSET,
+        low: 0,
+        high: 4095,
+        about: "bytes from the beginning of a page to the sink (of NIC memory: of the allocation)",
+    },
+];
+
+/// Registered memory of the kind that a factor (`source` or `sink`) of the cell names, at the offset that it names.
 pub(crate) fn place(session: &Session<'_>, pd: &Pd, factor: Factor, len: usize) -> Result<Mr, Fault> {
-    register(session.cell.factor(factor)?, pd, len)
+    let axis = &OFFSETS[usize::from(factor == factor::SINK)];
+    let offset = if session.cell.variant.has(axis.factor) { level(session.cell, axis)? } else { 0 };
+    register_at(session.cell.factor(factor)?, pd, offset, len)
 }
 
 /// Registered memory in `host` or `nic`.
 pub(crate) fn register(kind: &str, pd: &Pd, len: usize) -> Result<Mr, Fault> {
+    register_at(kind, pd, 0, len)
+}
+
+/// Registered memory in `host` or `nic` that begins `offset` bytes behind the beginning of a page, or of an allocation in the NIC.
+fn register_at(kind: &str, pd: &Pd, offset: usize, len: usize) -> Result<Mr, Fault> {
     let buf = match kind {
-        "host" => Buf::alloc(len)?,
+        "host" => Buf::alloc(offset + len)?,
         "nic" if pd.device().attr().max_dm_size == 0 => {
             return Err(Fault::Meaningless(format!(
                 "what needs NIC memory: {} has none",
                 pd.device().name()
             )));
         }
-        "nic" => pd.device().alloc_dm(len)?,
+        "nic" => pd.device().alloc_dm(offset + len)?,
         other => return Err(Fault::Meaningless(format!("memory in {other}, only in host or nic"))),
     };
+    let buf = if offset > 0 { buf.slice(offset..offset + len)? } else { buf };
     Ok(pd.reg_mr(&buf, Access::ALL)?)
 }
 

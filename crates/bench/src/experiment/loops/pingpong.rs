@@ -108,7 +108,9 @@ impl PingPong {
         let depth = Depth { inline, ..Depth::new(requests * (2 * every + 1), RECEIVES) };
         let mut link = Endpoint::create(session.device, depth)?;
         let twice = !op.is_fetch() && (size <= TWO_SOURCES_MAX || (both && op == Op::Write));
-        let source_stride = if twice { u64::from(size).next_multiple_of(64) } else { 0 };
+        // Where the offset in a page is a factor, both sources have it.
+        let grain = if session.cell.variant.has(factor::SOURCE_OFFSET) { 4096 } else { 64 };
+        let source_stride = if twice { u64::from(size).next_multiple_of(grain) } else { 0 };
         let source = place(session, &link.pd, factor::SOURCE, source_stride as usize + size as usize)?;
         let sink = place(session, &link.pd, factor::SINK, stride as usize + size as usize)?;
         link.connect(session)?;

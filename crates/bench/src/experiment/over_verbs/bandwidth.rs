@@ -4,9 +4,10 @@
 //! arrived; for reads, which arrive at the initiator, to the last completion. Bandwidth is bytes over that time, so
 //! its mean is the harmonic one.
 
+use crate::experiment::harness::endpoint::OFFSETS;
 use crate::experiment::harness::variants::{FOUR, over, over_two_ports, placements, usual};
 use crate::experiment::loops::stream::{Flow, Stream};
-use crate::experiment::{Experiment, Fault, Metric, Sampling, Scale, Session, Side};
+use crate::experiment::{Axis, Experiment, Fault, Metric, Sampling, Scale, Session, Side};
 use results::variant::{Variant, factor};
 
 /// Windows whose bandwidths are compared; all other variants use `--set window`.
@@ -25,6 +26,10 @@ impl Experiment for Bandwidth {
 
     fn explain(&self) -> &'static str {
         include_str!("../explain/bandwidth.md")
+    }
+
+    fn added_axes(&self) -> &'static [Axis] {
+        &OFFSETS
     }
 
     fn variants(&self, quick: bool) -> Vec<Variant> {

@@ -3,9 +3,10 @@
 //! Sends and writes are half a round trip: both sides do the same and each half is as long as the other. Reads and
 //! atomics are whole operations, from the post to the completion, because no message is returned.
 
+use crate::experiment::harness::endpoint::OFFSETS;
 use crate::experiment::harness::variants::{FOUR, TWO, placements, usual};
 use crate::experiment::loops::pingpong::PingPong;
-use crate::experiment::{Experiment, Fault, Metric, Scale, Session, Side};
+use crate::experiment::{Axis, Experiment, Fault, Metric, Scale, Session, Side};
 use results::variant::{Variant, factor};
 
 pub(crate) struct Latency;
@@ -21,6 +22,10 @@ impl Experiment for Latency {
 
     fn explain(&self) -> &'static str {
         include_str!("../explain/latency.md")
+    }
+
+    fn added_axes(&self) -> &'static [Axis] {
+        &OFFSETS
     }
 
     fn variants(&self, quick: bool) -> Vec<Variant> {
