@@ -473,6 +473,14 @@ impl Source for WaitSources<'_> {
     fn progress_count(&self) -> u64 {
         self.all.progress_count()
     }
+
+    fn begin_polling(&self) {
+        self.all.begin_polling();
+    }
+
+    fn end_polling(&self) {
+        self.all.end_polling();
+    }
 }
 
 /// The first serial number of a created communicator; 0 and 1 belong to the predefined ones.
