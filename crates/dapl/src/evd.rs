@@ -727,4 +727,12 @@ impl Source for EvdInner {
     fn progress_count(&self) -> u64 {
         self.cq.as_ref().map_or(0, Source::progress_count)
     }
+
+    fn begin_polling(&self) {
+        self.cq.iter().for_each(Source::begin_polling);
+    }
+
+    fn end_polling(&self) {
+        self.cq.iter().for_each(Source::end_polling);
+    }
 }

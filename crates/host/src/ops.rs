@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use crate::source::Polling;
 use crate::{EventCount, Source, Span, Time, Wakes};
 
 /// What a clock counts.
@@ -110,6 +111,11 @@ pub trait HostOps: Send + Sync {
     /// Pauses between two polls of memory or a queue, without giving up the wait. Returns whether the deadline must be
     /// checked after the next poll; real time does so seldom because it is expensive.
     fn pause(&self, wait: &mut WaitLoop) -> bool;
+    /// The number of polls after which a wait reports to its source that it [goes on](Source::begin_polling): those
+    /// between which the caller cannot lose its core by a yield.
+    fn polls_before_yield(&self) -> u32 {
+        EAGER_POLLS
+    }
     /// Whether the wait should sleep from here on. Not called during the first polls.
     fn should_sleep(&self, wait: &WaitLoop) -> bool;
     /// Sleeps until one of `wakes` wakes the caller.
@@ -289,7 +295,11 @@ impl Host {
         }
         let mut wait = WaitLoop { count: 0, began: Time::ZERO, deadline, call, last_poll: 0, polls: false };
         let (mut slept, mut progress_count) = (Span::ZERO, 0);
+        let (silent_polls, mut polling) = (self.ops.polls_before_yield(), None);
         let found = loop {
+            if wait.count >= silent_polls {
+                polling.get_or_insert_with(|| Polling::begin(source));
+            }
             let mut should_sleep = wait.count > EAGER_POLLS && self.ops.should_sleep(&wait);
             if should_sleep
                 && std::mem::replace(&mut progress_count, source.progress_count()) != progress_count

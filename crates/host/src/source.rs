@@ -67,6 +67,14 @@ pub trait Source {
     fn progress_count(&self) -> u64 {
         0
     }
+
+    /// Called when a wait goes on beyond its first polls. Until [`Source::end_polling`] the caller polls again and
+    /// again, or sleeps after [`Source::prepare_wait`]; it may lose its core meanwhile. A NIC leaves arriving data to
+    /// such a caller, and its own thread need not compete with it for a core.
+    fn begin_polling(&self) {}
+
+    /// Called when that wait ends.
+    fn end_polling(&self) {}
 }
 
 impl Source for EventCount {
@@ -83,6 +91,14 @@ impl<S: Source + ?Sized> Source for &S {
     fn progress_count(&self) -> u64 {
         S::progress_count(self)
     }
+
+    fn begin_polling(&self) {
+        S::begin_polling(self);
+    }
+
+    fn end_polling(&self) {
+        S::end_polling(self);
+    }
 }
 
 impl<S: Source + ?Sized> Source for Arc<S> {
@@ -92,6 +108,14 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn progress_count(&self) -> u64 {
         S::progress_count(self)
+    }
+
+    fn begin_polling(&self) {
+        S::begin_polling(self);
+    }
+
+    fn end_polling(&self) {
+        S::end_polling(self);
     }
 }
 
@@ -104,6 +128,16 @@ impl<A: Source, B: Source> Source for (A, B) {
     fn progress_count(&self) -> u64 {
         self.0.progress_count().wrapping_add(self.1.progress_count())
     }
+
+    fn begin_polling(&self) {
+        self.0.begin_polling();
+        self.1.begin_polling();
+    }
+
+    fn end_polling(&self) {
+        self.0.end_polling();
+        self.1.end_polling();
+    }
 }
 
 /// A descriptor of the caller, such as a socket to a process manager. It wakes while it is readable, has reached its
@@ -114,6 +148,22 @@ pub struct Descriptor<F>(pub F);
 impl<F: AsFd> Source for Descriptor<F> {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         wakes.push(Wake::Fd(self.0.as_fd()));
+    }
+}
+
+/// A source that the caller polls: from [`Source::begin_polling`] until it is dropped.
+pub(crate) struct Polling<'a>(&'a dyn Source);
+
+impl<'a> Polling<'a> {
+    pub(crate) fn begin(source: &'a dyn Source) -> Self {
+        source.begin_polling();
+        Self(source)
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        self.0.end_polling();
     }
 }
 
@@ -183,5 +233,13 @@ impl Source for WaitSet {
 
     fn progress_count(&self) -> u64 {
         self.sources.iter().fold(0, |sum, source| sum.wrapping_add(source.progress_count()))
+    }
+
+    fn begin_polling(&self) {
+        self.sources.iter().for_each(|source| source.begin_polling());
+    }
+
+    fn end_polling(&self) {
+        self.sources.iter().for_each(|source| source.end_polling());
     }
 }

@@ -12,6 +12,7 @@ use crate::coll::shm::RetiredSlots;
 use crate::coll::tuning::Tuning;
 use crate::comm::context::{Context, SERIAL_MAX};
 use crate::error::{Class, Error, Result};
+use crate::memory::ScratchPool;
 use crate::p2p::engine::{Engine, Started, StoredReceive};
 use crate::p2p::operation::{Receive, Table};
 use crate::p2p::over_portals::Portals;
@@ -84,6 +85,8 @@ struct Inner {
     next_id: AtomicU64,
     /// Memory of freed communicators.
     retired: Lock<Vec<RetiredSlots>>,
+    /// Scratch memory of collective calls.
+    scratch: ScratchPool,
     /// The receiver of notes about long waits.
     long_waits: Option<LongWaitNotes>,
 }
@@ -147,6 +150,7 @@ impl Core {
             serial: AtomicU32::new(FIRST_SERIAL),
             next_id: AtomicU64::new(0),
             retired: Lock::default(),
+            scratch: ScratchPool::new(host.node().is_some()),
             long_waits,
         }))
     }
@@ -164,6 +168,11 @@ impl Core {
     /// The parameters by which algorithms are chosen.
     pub(crate) fn tuning(&self) -> &Tuning {
         &self.0.tuning
+    }
+
+    /// Scratch memory of collective calls.
+    pub(crate) fn scratch(&self) -> &ScratchPool {
+        &self.0.scratch
     }
 
     /// Which one-sided operations are sent as messages.
@@ -472,6 +481,14 @@ impl Source for WaitSources<'_> {
 
     fn progress_count(&self) -> u64 {
         self.all.progress_count()
+    }
+
+    fn begin_polling(&self) {
+        self.all.begin_polling();
+    }
+
+    fn end_polling(&self) {
+        self.all.end_polling();
     }
 }
 

@@ -264,6 +264,14 @@ impl Source for Waiter<'_> {
     fn progress_count(&self) -> u64 {
         self.inner.source().progress_count()
     }
+
+    fn begin_polling(&self) {
+        self.inner.source().begin_polling();
+    }
+
+    fn end_polling(&self) {
+        self.inner.source().end_polling();
+    }
 }
 
 impl Drop for Waiter<'_> {
@@ -398,6 +406,14 @@ impl Source for Node {
 
     fn progress_count(&self) -> u64 {
         self.0.inner.source().progress_count()
+    }
+
+    fn begin_polling(&self) {
+        self.0.inner.source().begin_polling();
+    }
+
+    fn end_polling(&self) {
+        self.0.inner.source().end_polling();
     }
 }
 

@@ -132,6 +132,14 @@ impl Source for Cq {
     fn progress_count(&self) -> u64 {
         self.ops.progress_count()
     }
+
+    fn begin_polling(&self) {
+        self.ops.begin_polling();
+    }
+
+    fn end_polling(&self) {
+        self.ops.end_polling();
+    }
 }
 
 /// A channel to which completion queues report (`ibv_comp_channel`); cheap to clone.

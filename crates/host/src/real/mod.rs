@@ -148,6 +148,10 @@ impl HostOps for Real {
         (wait.count + 1).is_multiple_of(if wait.polls { POLLS_PER_CHECK } else { EAGER_POLLS })
     }
 
+    fn polls_before_yield(&self) -> u32 {
+        if self.oversubscribed.load(Ordering::Relaxed) == OVERSUBSCRIBED { 0 } else { EAGER_POLLS }
+    }
+
     fn should_sleep(&self, wait: &WaitLoop) -> bool {
         let now = self.now();
         let waited_ns = now.since(wait.began).as_ns();
@@ -347,6 +351,55 @@ mod tests {
             };
             assert!(host.wait("test", &source, host.after(Span::from_secs(20)), attempt).is_some());
             assert_eq!(source.sleeps.get(), u32::from(last == 0), "it slept");
+        }
+    }
+
+    /// Goal: a wait that goes on reports to its sources that it polls, until it ends; on shared cores from its first yield on, as
+    /// it may lose its core then. Method: a set of sources that count the reports, in waits that end by their value or their
+    /// deadline.
+    #[test]
+    fn wait_reports_that_it_polls_until_it_ends() {
+        #[derive(Default)]
+        struct Reports {
+            wakeup: EventCount,
+            begun: AtomicU32,
+            ended: AtomicU32,
+        }
+        impl crate::Source for Reports {
+            fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
+                assert!(self.begun.load(Ordering::Relaxed) > self.ended.load(Ordering::Relaxed), "it polls");
+                self.wakeup.prepare_wait(wakes);
+            }
+            fn begin_polling(&self) {
+                self.begun.fetch_add(1, Ordering::Relaxed);
+            }
+            fn end_polling(&self) {
+                self.ended.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let first_polls = EAGER_POLLS + 1;
+        for (is_oversubscribed, polls, reports) in [
+            (false, 1, 0),
+            (false, first_polls, 0),
+            (false, first_polls + 1, 1),
+            (false, u32::MAX, 1),
+            (true, 1, 0),
+            (true, 2, 1),
+            (true, u32::MAX, 1),
+        ] {
+            let (host, source, mut left) = (host(), Arc::new(Reports::default()), polls);
+            host.set_oversubscribed(is_oversubscribed);
+            let mut set = WaitSet::new();
+            set.add((source.clone(), EventCount::new()));
+            let attempt = || {
+                assert_eq!(source.ended.load(Ordering::Relaxed), 0, "it still polls");
+                left -= 1;
+                (left == 0).then_some(())
+            };
+            let found = host.wait("test", &set, host.after(Span::from_ms(5)), attempt);
+            assert_eq!(found.is_some(), polls < u32::MAX);
+            let counts = [&source.begun, &source.ended].map(|count| count.load(Ordering::Relaxed));
+            assert_eq!(counts, [reports; 2], "{polls} polls, oversubscribed {is_oversubscribed}");
         }
     }
 

@@ -6,7 +6,7 @@ use datatypes::{Basic, Datatype, Op};
 use crate::coll::sched::{Plan, SchedStep};
 use crate::comm::group::Group;
 use crate::error::{Class, Error, Result};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, ScratchPool};
 use crate::p2p::wire::MatchKey;
 
 /// The buffers of a call. Where each block has its own buffer, the index in a span's type is the block's number.
@@ -29,17 +29,18 @@ impl CallBuffers {
         Self { input, output, scratch: Vec::new() }
     }
 
-    /// The plan for a schedule, with its own scratch memory.
+    /// The plan for a schedule, with scratch memory from the pool.
     pub(crate) fn plan(
         mut self,
         schedule: &Schedule,
         (mine, others): (&Group, &Group),
         match_key: MatchKey,
         op: Option<Op>,
+        pool: &ScratchPool,
     ) -> Result<Plan> {
         for scratch in schedule.scratch() {
             let datatype = self.datatype(scratch.datatype)?;
-            self.scratch.push(Buffer::zeroed(datatype, scratch.count)?);
+            self.scratch.push(Buffer::scratch(datatype, scratch.count, pool)?);
         }
         let process = |peer: &Peer| match peer {
             Peer::Local(rank) => mine.process(*rank as i32).ok_or_else(not_in_call),

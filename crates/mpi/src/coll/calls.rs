@@ -102,7 +102,8 @@ impl Comm {
             }
         };
         let match_key = MatchKey { context: self.context(Plane::Collective)?, tag: tag(self) };
-        let plan = call_buffers.plan(&schedule, (self.group(), self.peers()), match_key, op)?;
+        let (groups, pool) = ((self.group(), self.peers()), self.core().scratch());
+        let plan = call_buffers.plan(&schedule, groups, match_key, op, pool)?;
         Ok(Plan { called, ..plan })
     }
 }

@@ -60,6 +60,17 @@ impl ArrivedData<'_> {
         }
     }
 
+    /// Copies the data to a slice of the same length.
+    pub(crate) fn copy_to(self, bytes: &mut [u8]) -> verbs::Result<()> {
+        match self {
+            Self::Slot(buf, at, _) => buf.read(at, bytes),
+            Self::Bytes(from) => {
+                bytes.copy_from_slice(from);
+                Ok(())
+            }
+        }
+    }
+
     /// Copies the data.
     pub(crate) fn to_vec(self) -> verbs::Result<Vec<u8>> {
         match self {

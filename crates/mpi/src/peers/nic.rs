@@ -51,7 +51,7 @@ pub(crate) const COPIED_MAX: usize = 32 << 10;
 const FRAGMENT_MAX: usize = 32 << 10;
 /// Fragments of the longest message that is sent without a CTS. Copying this many takes as long as agreeing on a destination for
 /// RDMA.
-const FRAGMENTS_WITHOUT_CTS: usize = 4;
+pub(crate) const FRAGMENTS_WITHOUT_CTS: usize = 4;
 
 /// How long messages are fragmented where they are sent without a copy.
 #[derive(Clone, Copy, Debug)]

@@ -146,6 +146,14 @@ impl CqOps for CqInner {
     fn progress_count(&self) -> u64 {
         self.ring.progress_count()
     }
+
+    fn begin_polling(&self) {
+        self.ring.begin_polling();
+    }
+
+    fn end_polling(&self) {
+        self.ring.end_polling();
+    }
 }
 
 impl Drop for CqInner {

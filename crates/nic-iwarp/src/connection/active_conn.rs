@@ -15,7 +15,7 @@ use crate::config::{Completion, FpduSize};
 use crate::connection::context::QpContext;
 use crate::connection::end_reason::EndReason;
 use crate::connection::failure;
-use crate::connection::poll_owner::PollOwner;
+use crate::connection::poll_owner::{EventUse, PollOwner};
 use crate::memory::place::segment_len;
 use crate::queues::cm_events::CmEvents;
 use crate::queues::qp_queues::{QpQueues, state};
@@ -144,7 +144,7 @@ impl ActiveConn {
     }
 
     /// See [`PollOwner::on_event`].
-    pub(crate) fn on_event(&mut self, queues: &QpQueues) -> bool {
+    pub(crate) fn on_event(&mut self, queues: &QpQueues) -> EventUse {
         self.poll_owner.on_event(self.socket.as_fd(), queues)
     }
 

@@ -8,6 +8,10 @@
 //! to watch; a poller that is about to sleep arms it. While a thread sleeps on the completion queue the NIC thread
 //! does not watch: the polls that it counts may all be older.
 //!
+//! A thread inside a wait ([`host::Source::begin_polling`]) will poll again, but where threads share cores it may not
+//! run for a while. The NIC thread leaves everything to it: it watches after the first event, does not read, and does
+//! not take a pause between two polls for their end.
+//!
 //! So every arrival is found: by epoll if the socket is armed, else by a poller, else by the NIC thread's next check.
 //! While a message waits for a receive, no thread reads further, and the socket is armed for the peer's close even
 //! while it is polled. A poller leaves work undone (responses that can travel with the program's next message) only
@@ -25,6 +29,10 @@ const POLLS_TO_WATCH: u32 = 8;
 /// A poller disarms the socket itself after this many polls since it was armed: some tens of microseconds of polling.
 const POLLS_TO_TAKE_OVER: u32 = 64;
 
+/// The NIC thread does not rely on a thread inside a wait that has not polled during this many checks, the last of them
+/// a millisecond apart: it may have been stopped by a debugger, or wait for another lock.
+const CHECKS_WITHOUT_POLL_MAX: u32 = 16;
+
 /// After this many polls with received data, each soon after the previous one, the socket is removed from the pollers'
 /// epoll set: enough to pay for the system call.
 const POLLS_TO_LEAVE_EPOLL: u32 = 16;
@@ -40,6 +48,17 @@ pub(crate) enum PollCheck {
     Unwatched,
 }
 
+/// What the NIC thread does about an event of the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventUse {
+    /// It does the work, and arms the socket again.
+    Work,
+    /// It does the work, and watches from now on.
+    WorkAndWatch,
+    /// It only watches: a thread inside a wait does the work.
+    Watch,
+}
+
 /// Which thread polls a connection's socket.
 #[derive(Default)]
 pub(crate) struct PollOwner {
@@ -49,6 +68,8 @@ pub(crate) struct PollOwner {
     watched: bool,
     polls_when_armed: u32,
     polls_when_checked: u32,
+    /// Consecutive checks that found a poller inside a wait, but no poll.
+    checks_without_poll: u32,
     /// The socket is in the pollers' epoll set: see [`crate::wake::ready`]. Then each of their polls counts for this
     /// connection.
     listed: bool,
@@ -84,6 +105,7 @@ impl PollOwner {
     /// Starts watching, because another thread polls.
     fn start_watching(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues) {
         self.watched = true;
+        self.checks_without_poll = 0;
         self.polls_when_checked = self.poll_count(queues);
         queues.shared.reactor.disarm(socket);
         queues.record_watched();
@@ -99,26 +121,33 @@ impl PollOwner {
         }
     }
 
-    /// Handles epoll's report of the socket to the NIC thread; returns whether the thread starts to watch.
-    pub(crate) fn on_event(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues) -> bool {
+    /// Handles epoll's report of the socket to the NIC thread.
+    pub(crate) fn on_event(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues) -> EventUse {
         self.armed = None;
-        let starts =
-            !self.watched && self.polls_since_armed(queues) >= POLLS_TO_WATCH && !queues.has_sleeper();
-        if starts {
+        let (is_watched, waits) = (self.watched, queues.has_poller());
+        let polls = waits || self.polls_since_armed(queues) >= POLLS_TO_WATCH;
+        if !is_watched && polls && !queues.has_sleeper() {
             self.start_watching(socket, queues);
             // A thread that went to sleep in between has found nothing to hand over.
             self.watched = !queues.has_sleeper();
         }
-        self.watched && starts
+        match (self.watched && !is_watched, waits) {
+            (false, _) => EventUse::Work,
+            (true, false) => EventUse::WorkAndWatch,
+            (true, true) => EventUse::Watch,
+        }
     }
 
-    /// Checks for the NIC thread whether polls continue.
+    /// Checks for the NIC thread whether polls continue. A thread inside a wait is expected to poll again, even if it
+    /// has lost its core meanwhile.
     pub(crate) fn check_polls(&mut self, queues: &QpQueues) -> PollCheck {
         if !self.watched {
             return PollCheck::Unwatched;
         }
         let polls = self.poll_count(queues);
-        if std::mem::replace(&mut self.polls_when_checked, polls) != polls {
+        let has_polled = std::mem::replace(&mut self.polls_when_checked, polls) != polls;
+        self.checks_without_poll = if has_polled { 0 } else { self.checks_without_poll + 1 };
+        if has_polled || (queues.has_poller() && self.checks_without_poll < CHECKS_WITHOUT_POLL_MAX) {
             return PollCheck::Polled;
         }
         self.watched = false;
@@ -241,12 +270,48 @@ mod tests {
                 ring.wakeup().prepare_to_wait();
                 assert!(!poll_owner.hand_over_to_nic_thread(), "the socket is armed");
             }
-            assert_eq!(poll_owner.on_event(socket.as_fd(), &queues), !sleeps);
+            let used = if sleeps { EventUse::Work } else { EventUse::WorkAndWatch };
+            assert_eq!(poll_owner.on_event(socket.as_fd(), &queues), used);
             poll_owner.ensure_notified(socket.as_fd(), &queues, false, false);
             assert_eq!(poll_owner.armed.is_some(), sleeps, "the socket is armed unless a thread polls");
             if sleeps {
                 ring.wakeup().finish_wait();
             }
         }
+    }
+
+    /// Goal: the NIC thread leaves a connection to a thread inside a wait from the first event on, however long that
+    /// thread waits for its core, but not for ever. Method: events and checks without a poll, with and without a
+    /// waiting thread, which sleeps in one case.
+    #[test]
+    fn nic_thread_leaves_work_to_thread_inside_wait() {
+        let (queues, ring) = queues();
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        for (waits, sleeps) in [(false, false), (true, true), (true, false)] {
+            let mut poll_owner = PollOwner::default();
+            poll_owner.ensure_notified(socket.as_fd(), &queues, false, false);
+            if waits {
+                ring.begin_polling();
+            }
+            if sleeps {
+                ring.wakeup().prepare_to_wait();
+            }
+            let used = poll_owner.on_event(socket.as_fd(), &queues);
+            let checks = (0..).take_while(|_| poll_owner.check_polls(&queues) == PollCheck::Polled).count();
+            if waits && !sleeps {
+                assert_eq!(used, EventUse::Watch);
+                assert_eq!(checks, CHECKS_WITHOUT_POLL_MAX as usize - 1, "then the thread does the work");
+                assert_eq!(poll_owner.check_polls(&queues), PollCheck::Unwatched);
+            } else {
+                assert_eq!((used, checks), (EventUse::Work, 0), "waits {waits}, sleeps {sleeps}");
+            }
+            if sleeps {
+                ring.wakeup().finish_wait();
+            }
+            if waits {
+                ring.end_polling();
+            }
+        }
+        assert!(!ring.has_poller());
     }
 }

@@ -7,7 +7,7 @@ use host::{Span, Time};
 
 use crate::connection::active_conn::ActiveConn;
 use crate::connection::end_reason::EndReason;
-use crate::connection::poll_owner::PollCheck;
+use crate::connection::poll_owner::{EventUse, PollCheck};
 use crate::queues::qp_queues::{QpQueues, state};
 use crate::wake::ready::Driver;
 
@@ -77,14 +77,17 @@ impl QpConn {
     /// Handles epoll's report of the socket to the NIC thread; returns whether the thread starts to watch.
     pub(crate) fn on_event(&mut self, queues: &QpQueues, hung_up: bool) -> bool {
         let Some(active) = &mut self.active else { return false };
-        let starts = active.on_event(queues);
+        let used = active.on_event(queues);
         if hung_up && active.is_rnr() {
             // Messages before the end of the stream can no longer be received.
             self.end(queues, &EndReason::Closed);
             return false;
         }
-        self.progress(queues, Driver::Other);
-        starts && self.active.is_some()
+        // A poller does not read past a message that waits for a receive.
+        if used != EventUse::Watch || hung_up || active.is_rnr() {
+            self.progress(queues, Driver::Other);
+        }
+        used != EventUse::Work && self.active.is_some()
     }
 
     /// The NIC thread checks a watched connection; returns whether to keep watching.

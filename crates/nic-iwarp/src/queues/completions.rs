@@ -81,6 +81,8 @@ pub(crate) struct Completions {
     armed: AtomicU32,
     overrun: AtomicBool,
     progress_count: AtomicU64,
+    /// Number of threads that poll this queue until they find something or sleep.
+    pollers: AtomicU32,
 }
 
 impl Completions {
@@ -102,6 +104,7 @@ impl Completions {
             armed: AtomicU32::new(0),
             overrun: AtomicBool::new(false),
             progress_count: AtomicU64::new(0),
+            pollers: AtomicU32::new(0),
         }
     }
 
@@ -138,6 +141,21 @@ impl Completions {
     /// Whether a thread sleeps until a completion arrives, or is about to.
     pub(crate) fn has_sleeper(&self) -> bool {
         self.wakeup.has_waiters() || self.armed.load(Ordering::Relaxed) != 0
+    }
+
+    /// A thread polls this queue from now on.
+    pub(crate) fn begin_polling(&self) {
+        self.pollers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A thread that has called [`Completions::begin_polling`] stops to poll.
+    pub(crate) fn end_polling(&self) {
+        self.pollers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a thread polls this queue, or sleeps on it, until it finds something.
+    pub(crate) fn has_poller(&self) -> bool {
+        self.pollers.load(Ordering::Relaxed) != 0
     }
 
     /// Whether the queue has overrun.

@@ -223,6 +223,11 @@ impl QpQueues {
         self.send_ring.has_sleeper() || self.recv_ring.has_sleeper()
     }
 
+    /// Whether a thread inside a wait polls one of its completion queues, unless it sleeps.
+    pub(crate) fn has_poller(&self) -> bool {
+        self.send_ring.has_poller() || self.recv_ring.has_poller()
+    }
+
     /// The lock holder is about to look up tags: from now on deregistering waits for this queue pair.
     #[inline]
     pub(crate) fn mark_in_use(&self) {

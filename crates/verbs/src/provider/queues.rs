@@ -65,6 +65,10 @@ pub trait CqOps: Any + Send + Sync {
     fn progress_count(&self) -> u64 {
         0
     }
+    /// As [`host::Source::begin_polling`]: threads that poll this queue.
+    fn begin_polling(&self) {}
+    /// As [`host::Source::end_polling`].
+    fn end_polling(&self) {}
 }
 
 /// A completion channel.

@@ -74,10 +74,12 @@ impl Engine {
             self.send_failed_fin(from, id);
             return self.complete(key, Status::failed(error));
         }
-        if !here.is_empty()
+        let arrived = here.as_slice();
+        if !arrived.is_empty()
             && let Some(operation) = self.operations.get_mut(key)
         {
-            let is_there = operation.store_fragment(ArrivedData::Bytes(&here));
+            let is_there = operation.store_fragment(ArrivedData::Bytes(arrived));
+            self.fragments.reuse(here);
             self.fragment_stored(key, is_there);
         }
         // A kept message may lack fragments that can no longer arrive.
