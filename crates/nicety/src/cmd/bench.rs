@@ -60,7 +60,7 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     let mut display =
         Display::new(args.plain, &signals.stop).verbose(args.shown.verbose).with_intervals_on(moved);
     display = display.expecting(&plan);
-    let measured = launch::run(&plan, &mut display, &signals.stop).map(words::stamped);
+    let measured = launch::run(&plan, &mut display, &signals.stop).map(words::with_commit);
     display.clear();
     let interrupted = signals.status();
     match measured {
