@@ -165,15 +165,25 @@ fn papers(workspace: &Workspace, stage: &Path) -> Result<()> {
     write(&doc.join("third-party"), &notices::third_party(workspace, &ships::tree(workspace)?)?)?;
     write(&doc.join("changelog"), &fs::read_to_string(workspace.root.join("CHANGELOG.md"))?)?;
     // With their paths, so that links between them work.
-    for path in workspace.files()? {
-        let is_page = path.starts_with("docs/") && path.ends_with(".md");
-        if is_page || ["README.md", "SECURITY.md"].contains(&path.as_str()) {
-            write(&doc.join(&path), &fs::read_to_string(workspace.root.join(&path))?)?;
-        }
+    for path in workspace.files()?.iter().filter(|path| is_documentation(path)) {
+        write(&doc.join(path), &fs::read_to_string(workspace.root.join(path))?)?;
     }
     let pages = fs::read_dir(&pages)?.collect::<Result<Vec<_>, _>>()?.into_iter().map(|page| page.path());
     let more = ["changelog", "third-party"].map(|name| doc.join(name));
     run_command(Command::new("gzip").arg("-9n").args(pages.chain(more)))
+}
+
+/// Whether a file of the repository is installed with the documentation: pages, and the examples and machine files that
+/// they name.
+fn is_documentation(path: &str) -> bool {
+    let name = Path::new(path);
+    let has_extension =
+        |all: &[&str]| name.extension().is_some_and(|found| all.iter().any(|one| found == *one));
+    let is_in = |folder: &str| name.parent().is_some_and(|parent| parent.ends_with(folder));
+    ["README.md", "SECURITY.md"].contains(&path)
+        || (path.starts_with("docs/") && has_extension(&["md"]))
+        || (path.starts_with("crates/abi-") && is_in("examples") && has_extension(&["c", "f90", "py"]))
+        || (is_in("crates/nic-model/machines") && has_extension(&["toml"]))
 }
 
 fn version(workspace: &Workspace) -> Result<String> {
@@ -238,6 +248,23 @@ mod tests {
             assert!(text.contains(field), "{field}: {text}");
         }
         assert!(text.ends_with('\n') && !text.contains("\n\n"));
+    }
+
+    #[test]
+    fn pages_examples_and_machine_files_are_documentation() {
+        for (path, expected) in [
+            ("docs/start/mpi.md", true),
+            ("docs/start/card.png", false),
+            ("CONTRIBUTING.md", false),
+            ("crates/abi-mpi/examples/ring.c", true),
+            ("crates/abi-mpi/examples/ring.py", true),
+            ("crates/abi-mpi/tests/programs/ring.c", false),
+            ("crates/transport/examples/keyvalue.rs", false),
+            ("crates/nic-model/machines/seastar.toml", true),
+            ("crates/nic-model/Cargo.toml", false),
+        ] {
+            assert_eq!(is_documentation(path), expected, "{path}");
+        }
     }
 
     #[test]
