@@ -126,14 +126,19 @@ impl<T: Object> Slab<T> {
 
     #[inline]
     fn lookup(&self, handle: Handle<T>) -> Option<Held<T>> {
+        let place = self.place_of(handle)?;
+        place.is_live.load(Ordering::Acquire).then_some(Held { place })
+    }
+
+    /// The place at this address, which may never have been used.
+    #[inline]
+    fn place_of(&self, handle: Handle<T>) -> Option<&'static SlabCell<T>> {
         let first = self.places.get()?.as_ptr();
         let offset = handle.0.addr().wrapping_sub(first.addr()).wrapping_sub(T::HANDLE_AT);
-        if offset & (SlabCell::<T>::STRIDE - 1) != 0 || offset >= SlabCell::<T>::STRIDE * T::PLACES {
-            return None;
-        }
+        let is_place =
+            offset & (SlabCell::<T>::STRIDE - 1) == 0 && offset < SlabCell::<T>::STRIDE * T::PLACES;
         // SAFETY: inside of the array, whose memory is zeroed or a written place. Test: as above.
-        let place = unsafe { &*first.byte_add(offset) };
-        place.is_live.load(Ordering::Acquire).then_some(Held { place })
+        is_place.then(|| unsafe { &*first.byte_add(offset) })
     }
 
     /// Removes the object; its address is stale from now on.
@@ -216,12 +221,9 @@ impl<T: Object> Handle<T> {
     #[cold]
     fn describe(self) -> Errno {
         let name = T::NAME;
-        let first = T::slab().places.get().map_or(0, |places| places.as_ptr().addr());
-        let offset = self.0.addr().wrapping_sub(first).wrapping_sub(T::HANDLE_AT);
-        let size = size_of::<SlabCell<T>>();
         if self.is_null() {
             errno!(INVAL, "the {name} is NULL; check the result of the call that creates it")
-        } else if first != 0 && offset.is_multiple_of(size) && offset / size < T::PLACES {
+        } else if T::slab().place_of(self).is_some() {
             errno!(INVAL, "the {name} at {self:?} was destroyed before; do not use it after that")
         } else {
             errno!(
