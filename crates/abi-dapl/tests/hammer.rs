@@ -82,6 +82,8 @@ struct Objects {
     rsp: Handle,
     lmr: Handle,
     rmr: Handle,
+    /// The connection qualifier of `psp`.
+    qual: u64,
 }
 
 fn good(code: u32) {
@@ -92,8 +94,6 @@ fn good(code: u32) {
 const ALL_STREAMS: u32 = 0x0F1;
 
 fn objects() -> Objects {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let qual = 41_000 + 2 * NEXT.fetch_add(1, Relaxed) as u64 + u64::from(std::process::id() % 10_000);
     let t = functions();
     name_adapter(c"hammer", c"shm");
     let (mut ia, mut own) = (null(), null());
@@ -109,6 +109,7 @@ fn objects() -> Objects {
         rsp: null(),
         lmr: null(),
         rmr: null(),
+        qual: 0,
     };
     good((t.pz_create)(ia, out(&mut made.pz)));
     good((t.cno_create)(ia, NO_AGENT, out(&mut made.cno)));
@@ -119,8 +120,12 @@ fn objects() -> Objects {
     good((t.ep_create)(ia, made.pz, evd, evd, evd, none(), out(&mut reserved)));
     let attr = SrqAttr { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 0 };
     good((t.srq_create)(ia, made.pz, input(&attr), out(&mut made.srq)));
-    good((t.psp_create)(ia, qual, evd, 0, out(&mut made.psp)));
-    good((t.rsp_create)(ia, qual + 1, reserved, evd, out(&mut made.rsp)));
+    // Qualifiers that are free in all processes of this host: tests run in several at the same time.
+    let (mut qual, mut other) = (0_u64, null());
+    good((t.psp_create_any)(ia, out(&mut qual), evd, 0, out(&mut other)));
+    good((t.psp_create_any)(ia, out(&mut made.qual), evd, 0, out(&mut made.psp)));
+    good((t.psp_free)(other));
+    good((t.rsp_create)(ia, qual, reserved, evd, out(&mut made.rsp)));
     static MEMORY: [u8; 4096] = [0; 4096];
     let region = RegionDescription {
         for_va: MEMORY.as_ptr().cast_mut().cast::<c_void>(),
@@ -544,7 +549,6 @@ fn misuse() {
     bad((t.evd_post_se)(o.evd, input(&event)));
     bad((t.evd_create)(o.ia, -1, null(), 0, no()));
     let mut psp = null();
-    good((t.psp_create)(o.ia, 39_999, o.evd, 0, out(&mut psp)));
-    bad((t.psp_create)(o.ia, 39_999, o.evd, 0, out(&mut psp)));
+    bad((t.psp_create)(o.ia, o.qual, o.evd, 0, out(&mut psp)));
     good((t.ia_close)(o.ia, 0));
 }
