@@ -264,6 +264,25 @@ mod tests {
         in_threads_on(&["shm", "shm", SMALL], None, body);
     }
 
+    /// Goal: rings that are full get room again after a member without a ring has published late. Method: that member begins when
+    /// the others have long filled their rings, with data that do not fit into them.
+    #[test]
+    fn rings_get_room_after_late_data_without_ring() {
+        in_threads_on(&["shm(dm=512KiB)", "shm", "shm"], None, |process| {
+            let world = process.world();
+            assert!(uses_shared_memory(world, &Collective::Barrier));
+            let len = 2 * RING_LEN;
+            let output = Buffer::from_bytes(&vec![0; 3 * len]).expect("memory");
+            let input = Some(Buffer::from_bytes(&vec![world.rank() as u8 + 1; len]).expect("memory"));
+            if world.rank() == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            assert!(uses_shared_memory(world, &Collective::Allgather { input, output: output.clone() }));
+            let gathered = output.to_vec();
+            assert!(gathered.chunks(len).zip(1..).all(|(part, rank)| part.iter().all(|byte| *byte == rank)));
+        });
+    }
+
     /// Goal: a ring is freed when all members have finished with it. Method: create more communicators than have room for one.
     #[test]
     fn rings_of_freed_communicators_are_reused() {

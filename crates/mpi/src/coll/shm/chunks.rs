@@ -80,6 +80,8 @@ struct Progress {
     /// Rounds that it has published, or all if it publishes nothing.
     published: u64,
     rounds: u64,
+    /// Rounds that it has read of all sources, as marked.
+    taken: u64,
     /// Rounds read of each source.
     read: [u64; MEMBERS_MAX],
     origins: [Origin; MEMBERS_MAX],
@@ -109,6 +111,7 @@ impl ShmColl {
             number: self.number,
             published: if exchange.lanes == 0 { rounds } else { 0 },
             rounds,
+            taken: 0,
             read: [0; MEMBERS_MAX],
             origins: [Origin::Unknown; MEMBERS_MAX],
         };
@@ -166,8 +169,10 @@ impl ShmColl {
                 return Ok(());
             }
             Origin::Whole(at) => {
+                self.rdma_read(member, at.offset(exchange.from), &into, call)?;
                 progress.read[member] = progress.rounds;
-                return self.rdma_read(member, at.offset(exchange.from), &into, call);
+                self.mark_taken(exchange, progress);
+                return Ok(());
             }
             Origin::Ring(first) => first,
         };
@@ -178,13 +183,19 @@ impl ShmColl {
         let into = into.packed_range(begin, len);
         self.read_chunk(member, (first + round, at as usize), &into, call)?;
         progress.read[member] = round + 1;
-        let sources = self.others().filter(|member| exchange.sources & (1 << member) != 0);
-        if let Some(taken) = sources.map(|member| progress.read[member]).min()
-            && taken > round
-        {
+        self.mark_taken(exchange, progress);
+        Ok(())
+    }
+
+    /// Marks the rounds that this member has read of all sources, if there are more of them now: sources with a ring wait for it.
+    fn mark_taken(&mut self, exchange: &Exchange<'_>, progress: &mut Progress) {
+        let sources = || self.others().filter(|member| exchange.sources & (1 << member) != 0);
+        let taken = sources().map(|member| progress.read[member]).min().unwrap_or(0);
+        let has_ring = sources().any(|member| matches!(progress.origins[member], Origin::Ring(_)));
+        if has_ring && taken > progress.taken {
+            progress.taken = taken;
             self.mark(Stage::Taken, taken);
         }
-        Ok(())
     }
 
     fn find_origin(&mut self, exchange: &Exchange<'_>, member: usize) -> Result<Origin> {
