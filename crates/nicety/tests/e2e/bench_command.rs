@@ -103,7 +103,7 @@ fn stream_is_reported_over_time() {
 #[test]
 fn against_refuses_experiments_of_other_programs() {
     let library = file!();
-    nicety(["bench", "latency", "--against", library]).is_error(2, "latency is none of it");
+    nicety(["bench", "latency", "--against", library]).is_error(2, "latency is no MPI experiment");
     nicety(["bench", "mpi-latency", "-d", MODEL, "--against", library]).is_error(2, "modelled card");
     nicety(["bench", "mpi-latency", "--against", "/no/such/file"]).is_error(2, "there is no such file");
 }
