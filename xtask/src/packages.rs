@@ -12,6 +12,7 @@ pub type Needed = [(&'static str, &'static str)];
 const FOR_CI: &Needed = &[
     ("cc", "gcc"),
     ("/usr/include/stdio.h", "libc6-dev"),
+    ("gfortran", "gfortran"),
     ("dapltest", "dapl2-utils"),
     ("/usr/include/dat2/udat.h", "libdapl-dev"),
     ("ibv_rc_pingpong", "ibverbs-utils"),

@@ -11,14 +11,14 @@ use xtask::workspace::Workspace;
 
 /// The crates of each row, lowest first; the index is the row.
 const ROWS: [&[&str]; 10] = [
-    &["abi-link", "collectives", "datatypes", "host", "iwarp", "rdma-abi", "uaccess"],
+    &["abi-link", "collectives", "datatypes", "host", "iwarp", "mpi-fortran", "rdma-abi", "uaccess"],
     &["auth", "ffi", "pmi", "results", "verbs"],
     &["conformance", "nic-util", "report"],
     &["nic-shm", "nic-iwarp", "nic-rails", "nic-model", "nic-hw"],
     &["fabric", "transport", "dapl"],
     &["portals"],
     &["mpi"],
-    &["abi-verbs", "abi-dapl", "abi-portals", "abi-mpi", "bench", "launcher"],
+    &["abi-verbs", "abi-dapl", "abi-portals", "abi-mpi", "abi-mpi-fortran", "bench", "launcher"],
     &["bench-server", "reproduce"],
     &["nicety"],
 ];

@@ -51,12 +51,19 @@ pub const MPI_LINK_NAME: &str = "libmpi_abi.so";
 pub fn mpi_directory(own: &Path) -> Option<PathBuf> {
     let file = find(own, &LIBRARIES, &[MPI_SONAME, MPI_LINK_NAME])?;
     let directory = file.parent()?;
-    if !file.ends_with(MPI_SONAME) {
-        let linked = std::os::unix::fs::symlink(MPI_LINK_NAME, directory.join(MPI_SONAME));
-        // Another process may have created it at the same time.
-        linked.ok().or_else(|| directory.join(MPI_SONAME).exists().then_some(()))?;
-    }
+    with_soname(directory, MPI_LINK_NAME, MPI_SONAME)?;
     Some(directory.to_owned())
+}
+
+/// The path of a library in a directory by the name that programs are linked to; next to a library as cargo built it, this creates a
+/// link of that name. `None` if there is no library, or the link cannot be created.
+pub fn with_soname(directory: &Path, link_name: &str, soname: &str) -> Option<PathBuf> {
+    let path = directory.join(soname);
+    if !path.exists() && directory.join(link_name).exists() {
+        // Another process may have created it at the same time.
+        let _ = std::os::unix::fs::symlink(link_name, &path);
+    }
+    path.exists().then_some(path)
 }
 
 #[cfg(test)]

@@ -122,12 +122,8 @@ impl LinkedMpi {
 
     /// What the user can do about it.
     fn remedy(&self) -> String {
-        match self.is_fortran {
-            true => "start it with that library's own mpirun, as this one has no Fortran bindings".to_owned(),
-            false => {
-                "recompile it with `nicety mpicc`, or start it with that library's own mpirun".to_owned()
-            }
-        }
+        let compiler = if self.is_fortran { "mpifort" } else { "mpicc" };
+        format!("recompile it with `nicety {compiler}`, or start it with that library's own mpirun")
     }
 }
 
@@ -325,7 +321,7 @@ mod tests {
             said.starts_with("./a needs libmpi.so.41 (Open MPI), which the loader cannot find; "),
             "{said}"
         );
-        assert!(said.contains("has no Fortran bindings"), "{said}");
+        assert!(said.contains("nicety mpifort"), "{said}");
         let mpich = linked(&[(DT_NEEDED, "libmpich.so.12")]).expect("one");
         assert!(
             mpich

@@ -60,6 +60,9 @@ pub(crate) enum Command {
     /// Compile a C++ program for MPI's standard ABI
     #[command(after_long_help = mpi::MPICXX)]
     Mpicxx(MpiccArgs),
+    /// Compile a Fortran program for MPI's standard ABI
+    #[command(after_long_help = mpi::MPIFORT)]
+    Mpifort(MpiccArgs),
     /// Check this machine for what spoils measurements, with a remedy for each problem
     #[command(after_long_help = DOCTOR)]
     Doctor(DoctorArgs),

@@ -4,13 +4,16 @@ use std::ffi::OsString;
 use std::path::Path;
 
 /// Names of links, and the command of each.
-const NAMES: [(&str, &str); 11] = [
+const NAMES: [(&str, &str); 14] = [
     ("mpicc", "mpicc"),
     ("mpicc_abi", "mpicc"),
     ("mpicxx", "mpicxx"),
     ("mpic++", "mpicxx"),
     ("mpiCC", "mpicxx"),
     ("mpicxx_abi", "mpicxx"),
+    ("mpifort", "mpifort"),
+    ("mpif90", "mpifort"),
+    ("mpif77", "mpifort"),
     ("mpirun", "mpirun"),
     ("mpiexec", "mpirun"),
     ("mpiexec.hydra", "mpirun"),
@@ -41,6 +44,7 @@ mod tests {
         );
         assert_eq!(line(&["mpic++", "a.cc"]), ["mpic++", "mpicxx", "a.cc"]);
         assert_eq!(line(&["/bin/mpiCC", "a.cc"]), ["/bin/mpiCC", "mpicxx", "a.cc"]);
+        assert_eq!(line(&["mpif77", "a.f"]), ["mpif77", "mpifort", "a.f"]);
         assert_eq!(line(&["mpicc_abi", "a.c"]), ["mpicc_abi", "mpicc", "a.c"]);
         assert_eq!(line(&["target/release/nicety", "mpicc"]), ["target/release/nicety", "mpicc"]);
         assert!(line(&[]).is_empty());

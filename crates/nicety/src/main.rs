@@ -55,6 +55,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Mpirun(args)) => cmd::mpirun::run(&args),
         Some(Command::Mpicc(args)) => cmd::mpicc::run(&args, cmd::mpicc::Language::C),
         Some(Command::Mpicxx(args)) => cmd::mpicc::run(&args, cmd::mpicc::Language::Cxx),
+        Some(Command::Mpifort(args)) => cmd::mpicc::run(&args, cmd::mpicc::Language::Fortran),
         Some(Command::Doctor(args)) => cmd::doctor::run(&args),
         Some(Command::Explain(args)) => cmd::explain::run(&args),
         Some(Command::Completions { shell }) => cmd::completions::script(shell),

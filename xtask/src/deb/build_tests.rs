@@ -13,8 +13,9 @@ use xtask::workspace::{capture, run as run_command};
 /// How long a program may run on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 /// The libraries that programs load, and their sonames.
-const SONAMES: [(&str, &str); 3] = [
+const SONAMES: [(&str, &str); 4] = [
     ("libmpi_abi.so", "libmpi_abi.so.1"),
+    ("libmpi_abi_fortran.so", "libmpi_abi_fortran.so.1"),
     ("libportals.so", "libportals.so.4"),
     (VERBS.0, "libibverbs.so.1"),
 ];
@@ -57,13 +58,27 @@ int main(void)
 }
 "#;
 
-const CMAKE: &str = "\
-cmake_minimum_required(VERSION 3.16)
-project(ring C)
-find_package(MPI REQUIRED COMPONENTS C)
-add_executable(ring ring.c)
-target_link_libraries(ring MPI::MPI_C)
+const FORTRAN: &str = "\
+program ring
+  use mpi_f08
+  implicit none
+  integer :: rank, total
+  call MPI_Init()
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank)
+  call MPI_Allreduce(rank + 1, total, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD)
+  if (rank == 0) print '(a, i0)', 'the sum is ', total
+  call MPI_Finalize()
+end program
 ";
+
+/// A project of one program, in a language by its name in CMake.
+fn cmake_project(language: &str, source: &str) -> String {
+    format!(
+        "cmake_minimum_required(VERSION 3.16)\nproject(ring {language})\n\
+         find_package(MPI REQUIRED COMPONENTS {language})\nadd_executable(ring {source})\n\
+         target_link_libraries(ring MPI::MPI_{language})\n"
+    )
+}
 
 /// Where the package is staged, and where programs are built.
 pub(super) struct Staged<'a> {
@@ -85,7 +100,12 @@ impl Staged<'_> {
         let ran = [
             ("mpi.pc", self.run_mpi(&self.compile("ring", &ring, &["mpi"])?)?, "the token is 2"),
             ("mpi-c.pc", self.run_mpi(&self.compile("ring-c", &ring, &["mpi-c"])?)?, "the token is 2"),
-            ("FindMPI", self.run_mpi(&self.compile_by_cmake(&ring)?)?, "the token is 2"),
+            ("FindMPI", self.run_mpi(&self.compile_by_cmake("C", "ring.c", &ring)?)?, "the token is 2"),
+            (
+                "FindMPI for Fortran",
+                self.run_mpi(&self.compile_by_cmake("Fortran", "ring.f90", FORTRAN)?)?,
+                "the sum is 3",
+            ),
             (
                 "portals4.pc",
                 self.run(Command::new(self.compile("self", PORTALS, &["portals4"])?))?,
@@ -134,18 +154,22 @@ impl Staged<'_> {
     }
 
     /// Compiles a program by CMake's FindMPI.
-    fn compile_by_cmake(&self, source: &str) -> Result<PathBuf> {
-        let (folder, build) = (self.folder.join("cmake"), self.folder.join("cmake/build"));
-        write(&folder.join("ring.c"), source)?;
-        write(&folder.join("CMakeLists.txt"), CMAKE)?;
+    fn compile_by_cmake(&self, language: &str, file: &str, source: &str) -> Result<PathBuf> {
+        let folder = self.folder.join("cmake").join(language);
+        let build = folder.join("build");
+        write(&folder.join(file), source)?;
+        write(&folder.join("CMakeLists.txt"), &cmake_project(language, file))?;
         let mut configure = Command::new("cmake");
         configure.arg("-S").arg(&folder).arg("-B").arg(&build);
         configure.arg(format!("-DMPI_HOME={}", self.libraries().display()));
+        configure.env("XDG_CACHE_HOME", self.folder.join("cache"));
         let said = capture(&mut configure)?;
         let cache = fs::read_to_string(build.join("CMakeCache.txt"))?;
         let wanted = format!("MPI_mpi_abi_LIBRARY:FILEPATH={}", self.libraries().display());
         ensure!(cache.contains(&wanted), "FindMPI has found another library: {said}");
-        capture(Command::new("cmake").arg("--build").arg(&build))?;
+        capture(
+            Command::new("cmake").arg("--build").arg(&build).env("XDG_CACHE_HOME", self.folder.join("cache")),
+        )?;
         Ok(build.join("ring"))
     }
 

@@ -12,7 +12,8 @@ const CONFIGS: [&str; 5] = ["mpi.pc", "mpi-c.pc", "portals4.pc", "libibverbs.pc"
 /// What a file for pkg-config has instead of the version.
 const VERSION: &str = "@VERSION@";
 /// The names of MPI's commands, by which `nicety` knows what to do.
-const COMMANDS: [&str; 7] = ["mpicc", "mpicc_abi", "mpicxx", "mpic++", "mpiCC", "mpirun", "mpiexec"];
+const COMMANDS: [&str; 10] =
+    ["mpicc", "mpicc_abi", "mpicxx", "mpic++", "mpiCC", "mpifort", "mpif90", "mpif77", "mpirun", "mpiexec"];
 
 /// Places everything but the libraries' own files.
 pub(super) fn place(root: &Path, stage: &Path, version: &str) -> Result<()> {

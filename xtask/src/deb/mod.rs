@@ -196,9 +196,10 @@ fn depends(workspace: &Workspace, stage: &Path) -> Result<String> {
     let source = folder(workspace).join("source");
     // Debian's tool requires the description of a source package, and ignores its contents.
     write(&source.join("debian/control"), "Source: nicety\n\nPackage: nicety\nArchitecture: any\n")?;
-    let said = capture(
-        Command::new("dpkg-shlibdeps").arg("-O").args(placed(workspace, stage)?).current_dir(&source),
-    )?;
+    let mut find = Command::new("dpkg-shlibdeps");
+    // A library of this package has no package yet, of which that tool could know.
+    find.args(["-O", "--ignore-missing-info"]).args(placed(workspace, stage)?).current_dir(&source);
+    let said = capture(&mut find)?;
     match said.trim().strip_prefix("shlibs:Depends=") {
         Some(packages) if packages.contains("libc6") => Ok(packages.to_owned()),
         _ => bail!("dpkg-shlibdeps says {said:?}; the command needs libc6 at least"),

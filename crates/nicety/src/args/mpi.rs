@@ -1,4 +1,4 @@
-//! The options of `nicety mpirun`, `nicety mpicc`, `nicety mpicxx` and `nicety explain mpi`.
+//! The options of `nicety mpirun`, `nicety mpicc`, `nicety mpicxx`, `nicety mpifort` and `nicety explain mpi`.
 
 mod placement;
 mod streams;
@@ -162,7 +162,7 @@ EXIT STATUS
   1    the job could not be run, or its output could not be written
   2    invalid command line              141    the reader of the output has closed it";
 
-/// `nicety mpicc` and `nicety mpicxx`
+/// `nicety mpicc`, `nicety mpicxx` and `nicety mpifort`
 #[derive(Debug, Args)]
 pub(crate) struct MpiccArgs {
     /// Print the command line of the compiler, without running it
@@ -193,6 +193,17 @@ EXAMPLES
   nicety mpicxx -O2 -o mesh mesh.cc && nicety mpirun -n 4 ./mesh
   CC='nicety mpicc' CXX='nicety mpicxx' ./configure
   ln -s $(command -v nicety) ~/bin/mpicxx         for build systems that need a path, such as CMake";
+
+pub(super) const MPIFORT: &str = "\
+Like `nicety mpicc`, with -fc=, $OMPI_FC, $MPICH_FC or $FC, or gfortran, for programs with `use mpi_f08`, `use mpi` or \
+include 'mpif.h'. The modules depend on the compiler and its version: they are compiled at the first use of each, into \
+$XDG_CACHE_HOME/nicety/fortran or ~/.cache/nicety/fortran, in about two seconds.
+
+EXAMPLES
+  nicety mpifort -O2 -o ring ring.f90 && nicety mpirun -n 4 ./ring
+  FC='nicety mpifort' ./configure
+  ln -s $(command -v nicety) ~/bin/mpifort        for build systems that need a compiler's path, such as CMake; links
+                                                  named mpif90 and mpif77 work likewise";
 
 /// `nicety explain mpi`
 #[derive(Debug, Default, Args)]

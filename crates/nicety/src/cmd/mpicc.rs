@@ -1,10 +1,12 @@
-//! `nicety mpicc` and `nicety mpicxx`: run the compiler with the paths of `mpi.h` and of the library of MPI's standard ABI.
+//! `nicety mpicc`, `nicety mpicxx` and `nicety mpifort`: run the compiler with the paths of MPI's header or modules, and of the library
+//! of MPI's standard ABI.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::fortran_modules;
 use crate::args::MpiccArgs;
 use crate::error::{Failure, OK, Outcome};
 use crate::term::Stream;
@@ -12,6 +14,9 @@ use launcher::install_paths;
 use launcher::quote::shell_words;
 
 const HEADER: &str = "mpi.h";
+/// The library of entry points for Fortran: its name for linkers, by which cargo builds it, and the name that programs are linked to.
+const FORTRAN_LINK_NAME: &str = "libmpi_abi_fortran.so";
+const FORTRAN_SONAME: &str = "libmpi_abi_fortran.so.1";
 /// Where the header is: as installed, and in the sources that this program was built from.
 const HEADER_FOLDERS: [&str; 4] =
     ["../include", "../include/nicety", "../../crates/abi-mpi/include", "../../../crates/abi-mpi/include"];
@@ -68,6 +73,7 @@ enum ShowPart {
 pub(crate) enum Language {
     C,
     Cxx,
+    Fortran,
 }
 
 impl Language {
@@ -76,6 +82,7 @@ impl Language {
         match self {
             Self::C => ("CC", "cc"),
             Self::Cxx => ("CXX", "c++"),
+            Self::Fortran => ("FC", "gfortran"),
         }
     }
 
@@ -84,6 +91,7 @@ impl Language {
         match self {
             Self::C => ["OMPI_CC", "MPICH_CC", "I_MPI_CC", "CC"],
             Self::Cxx => ["OMPI_CXX", "MPICH_CXX", "I_MPI_CXX", "CXX"],
+            Self::Fortran => ["OMPI_FC", "MPICH_FC", "I_MPI_FC", "FC"],
         }
     }
 
@@ -92,6 +100,7 @@ impl Language {
         match self {
             Self::C => "-cc=",
             Self::Cxx => "-cxx=",
+            Self::Fortran => "-fc=",
         }
     }
 
@@ -134,17 +143,18 @@ pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
     let Requested { named, wanted, arguments } = requested(&args.arguments, language);
     let wanted = wanted.or(args.show.then_some(ShowPart::Line));
     let named = named.or_else(|| language.configured_compiler(|name| std::env::var_os(name)));
-    let (own, compiler) = (install_paths::own_directory()?, language.command(named));
+    let own = install_paths::own_directory()?;
+    let toolchain = Toolchain { own: &own, compiler: language.command(named), language };
     if let Some(wanted) = wanted {
         let text = match wanted {
             ShowPart::Version => format!("nicety {}", env!("CARGO_PKG_VERSION")),
             ShowPart::Help => help(),
-            _ => shell_words(&requested_part(&own, compiler, &arguments, wanted)?),
+            _ => shell_words(&toolchain.requested_part(&arguments, wanted)?),
         };
         Stream::Out.data(&format!("{text}\n"))?;
         return Ok(OK);
     }
-    let line = command_line(&own, compiler, &arguments)?;
+    let line = toolchain.command_line(&arguments)?;
     let why = Command::new(&line[0]).args(&line[1..]).env(STARTED_BY_US, "1").exec();
     Err(Failure::usage(format!(
         "the compiler {} cannot be started: {why}; install one, or name it by {}",
@@ -183,75 +193,109 @@ fn requested(words: &[OsString], language: Language) -> Requested {
 /// The options that print something.
 fn help() -> String {
     let names: Vec<String> = SHOW_OPTIONS.iter().map(|(name, _)| format!("-{name}")).collect();
-    format!("{}, -cc=COMPILER, -cxx=COMPILER, and the options of the compiler", names.join(", "))
+    format!(
+        "{}, -cc=COMPILER, -cxx=COMPILER, -fc=COMPILER, and the options of the compiler",
+        names.join(", ")
+    )
 }
 
-/// The requested part of the command line.
-fn requested_part(
-    own: &Path,
+/// A compiler, and where the files for it are.
+struct Toolchain<'a> {
+    /// The directory of this program.
+    own: &'a Path,
+    /// The compiler with its options.
     compiler: Vec<OsString>,
-    arguments: &[OsString],
-    wanted: ShowPart,
-) -> Result<Vec<OsString>, Failure> {
-    match wanted {
-        ShowPart::Line | ShowPart::Version | ShowPart::Help => command_line(own, compiler, arguments),
-        ShowPart::Compiler => Ok(compiler),
-        ShowPart::HeaderFolder => Ok(vec![header_folder(own)?.into()]),
-        ShowPart::LibraryFolder => Ok(vec![library_folder(own)?.into()]),
-        ShowPart::Libraries => Ok(vec!["mpi_abi".into()]),
-        ShowPart::Compiling => command_line(own, compiler, &[arguments, &["-c".into()]].concat()),
-        ShowPart::Options => Ok(vec![header_option(own)?]),
-        ShowPart::Linking => link_options(own),
-    }
+    language: Language,
 }
 
-/// The whole command line of the compiler.
-fn command_line(
-    own: &Path,
-    compiler: Vec<OsString>,
-    arguments: &[OsString],
-) -> Result<Vec<OsString>, Failure> {
-    let mut line = compiler;
-    line.push(header_option(own)?);
-    line.extend_from_slice(arguments);
-    let links = |word: &OsString| !NO_LINK_OPTIONS.iter().any(|option| word == option);
-    if arguments.iter().all(links) {
-        line.extend(link_options(own)?);
+impl Toolchain<'_> {
+    /// The requested part of the command line.
+    fn requested_part(&self, arguments: &[OsString], wanted: ShowPart) -> Result<Vec<OsString>, Failure> {
+        match wanted {
+            ShowPart::Line | ShowPart::Version | ShowPart::Help => self.command_line(arguments),
+            ShowPart::Compiler => Ok(self.compiler.clone()),
+            ShowPart::HeaderFolder => Ok(vec![self.headers()?.0.into()]),
+            ShowPart::LibraryFolder => Ok(vec![library_folder(self.own)?.into()]),
+            ShowPart::Libraries => Ok(match self.language {
+                Language::Fortran => vec!["mpi_abi_fortran".into(), "mpi_abi".into()],
+                _ => vec!["mpi_abi".into()],
+            }),
+            ShowPart::Compiling => self.command_line(&[arguments, &["-c".into()]].concat()),
+            ShowPart::Options => self.header_options(),
+            ShowPart::Linking => self.link_options(),
+        }
     }
-    Ok(line)
-}
 
-/// The compiler's option for the header.
-fn header_option(own: &Path) -> Result<OsString, Failure> {
-    Ok(joined_option("-I", Some(&header_folder(own)?)))
+    /// The whole command line of the compiler.
+    fn command_line(&self, arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
+        let mut line = self.compiler.clone();
+        line.extend(self.header_options()?);
+        line.extend_from_slice(arguments);
+        let links = |word: &OsString| !NO_LINK_OPTIONS.iter().any(|option| word == option);
+        if arguments.iter().all(links) {
+            line.extend(self.link_options()?);
+        }
+        Ok(line)
+    }
+
+    /// The compiler's options for headers and modules.
+    fn header_options(&self) -> Result<Vec<OsString>, Failure> {
+        let (folder, option) = self.headers()?;
+        Ok(option.into_iter().map(Into::into).chain([joined_option("-I", Some(&folder))]).collect())
+    }
+
+    /// The folder of headers and modules, and an option that the compiler needs for them: programs that include `mpif.h` call one
+    /// procedure with buffers of several types, which gfortran accepts only by that option.
+    fn headers(&self) -> Result<(PathBuf, Option<&'static str>), Failure> {
+        match self.language {
+            Language::C | Language::Cxx => Ok((header_folder(self.own)?, None)),
+            Language::Fortran => {
+                let modules = fortran_modules::prepare(&self.compiler)?;
+                Ok((modules.folder, modules.is_gfortran.then_some("-fallow-argument-mismatch")))
+            }
+        }
+    }
+
+    /// The linker's options for the libraries.
+    fn link_options(&self) -> Result<Vec<OsString>, Failure> {
+        let library = library_folder(self.own)?;
+        let path = joined_option("-Wl,-rpath,", Some(&library));
+        let mut options = vec![joined_option("-L", Some(&library)), path, "-Wl,--enable-new-dtags".into()];
+        if let Language::Fortran = self.language {
+            if install_paths::with_soname(&library, FORTRAN_LINK_NAME, FORTRAN_SONAME).is_none() {
+                return Err(missing_file(self.own, FORTRAN_SONAME, "abi-mpi-fortran"));
+            }
+            options.push(library_option(&library, FORTRAN_LINK_NAME, FORTRAN_SONAME));
+        }
+        options.push(library_option(&library, install_paths::MPI_LINK_NAME, install_paths::MPI_SONAME));
+        Ok(options)
+    }
 }
 
 fn header_folder(own: &Path) -> Result<PathBuf, Failure> {
-    let header =
-        install_paths::find(own, &HEADER_FOLDERS, &[HEADER]).ok_or_else(|| missing_file(own, HEADER))?;
+    let header = install_paths::find(own, &HEADER_FOLDERS, &[HEADER])
+        .ok_or_else(|| missing_file(own, HEADER, "abi-mpi"))?;
     Ok(header.parent().unwrap_or(own).to_owned())
 }
 
 fn library_folder(own: &Path) -> Result<PathBuf, Failure> {
-    install_paths::mpi_directory(own).ok_or_else(|| missing_file(own, install_paths::MPI_SONAME))
+    install_paths::mpi_directory(own).ok_or_else(|| missing_file(own, install_paths::MPI_SONAME, "abi-mpi"))
 }
 
-/// The linker's options for the library: by `-l:` and its full name if only that exists, as not every tool
-/// that reads these options supports `-l:`.
-fn link_options(own: &Path) -> Result<Vec<OsString>, Failure> {
-    let library = library_folder(own)?;
-    let name = match library.join(install_paths::MPI_LINK_NAME).exists() {
-        true => "-lmpi_abi".into(),
-        false => joined_option("-l:", Some(Path::new(install_paths::MPI_SONAME))),
-    };
-    let path = joined_option("-Wl,-rpath,", Some(&library));
-    Ok(vec![joined_option("-L", Some(&library)), path, "-Wl,--enable-new-dtags".into(), name])
+/// The linker's option for a library: by `-l:` and its full name if only that exists, as not every tool that reads these options
+/// supports `-l:`.
+fn library_option(folder: &Path, link_name: &str, soname: &str) -> OsString {
+    let stem = link_name.strip_prefix("lib").and_then(|name| name.strip_suffix(".so")).unwrap_or(link_name);
+    match folder.join(link_name).exists() {
+        true => format!("-l{stem}").into(),
+        false => joined_option("-l:", Some(Path::new(soname))),
+    }
 }
 
 /// The failure for a file that was not installed with this program.
-fn missing_file(own: &Path, name: &str) -> Failure {
+fn missing_file(own: &Path, name: &str, package: &str) -> Failure {
     Failure::run(format!(
-        "{name} is not installed with this program in {}; build it with `cargo build --release -p abi-mpi`",
+        "{name} is not installed with this program in {}; build it with `cargo build --release -p {package}`",
         own.display()
     ))
 }
@@ -280,7 +324,8 @@ mod tests {
     fn shown(root: &Path, compiler: &str, arguments: &[&str]) -> String {
         let arguments: Vec<OsString> = arguments.iter().map(Into::into).collect();
         let compiler = compiler.split(' ').map(Into::into).collect();
-        let line = command_line(&root.join("bin"), compiler, &arguments);
+        let own = root.join("bin");
+        let line = Toolchain { own: &own, compiler, language: Language::C }.command_line(&arguments);
         shell_words(&line.unwrap_or_else(|failure| panic!("{failure:?}")))
     }
 
@@ -308,7 +353,9 @@ mod tests {
         let root = installed();
         let at = root.path().canonicalize().expect("a path");
         let part = |wanted| {
-            let words = requested_part(&root.path().join("bin"), vec!["cc".into()], &["-g".into()], wanted);
+            let own = root.path().join("bin");
+            let toolchain = Toolchain { own: &own, compiler: vec!["cc".into()], language: Language::C };
+            let words = toolchain.requested_part(&["-g".into()], wanted);
             shell_words(&words.unwrap_or_else(|failure| panic!("{failure:?}")))
         };
         assert_eq!(part(ShowPart::Options), format!("-I{}/include", at.display()));
@@ -355,7 +402,9 @@ mod tests {
                 |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
             language.configured_compiler(read)
         };
-        let all = [("CC", "cc1"), ("MPICH_CC", "cc2"), ("OMPI_CC", "cc3"), ("MPICH_CXX", "cc4")];
+        let all =
+            [("CC", "cc1"), ("MPICH_CC", "cc2"), ("OMPI_CC", "cc3"), ("MPICH_CXX", "cc4"), ("FC", "cc5")];
+        assert_eq!(configured(Language::Fortran, &all), Some("cc5".into()));
         assert_eq!(configured(Language::C, &all), Some("cc3".into()));
         assert_eq!(configured(Language::Cxx, &all), Some("cc4".into()));
         assert_eq!(configured(Language::C, &[("CC", "cc1"), ("OMPI_CC", "")]), Some("cc1".into()));
@@ -366,10 +415,10 @@ mod tests {
     fn missing_header_or_library_is_named() {
         let root = installed();
         let said = |arguments: &[OsString]| {
-            command_line(&root.path().join("bin"), Language::C.command(None), arguments)
-                .expect_err("something is missing")
-                .lines[0]
-                .clone()
+            let own = root.path().join("bin");
+            let toolchain =
+                Toolchain { own: &own, compiler: Language::C.command(None), language: Language::C };
+            toolchain.command_line(arguments).expect_err("something is missing").lines[0].clone()
         };
         std::fs::remove_file(root.path().join("lib").join(install_paths::MPI_SONAME)).expect("a file");
         assert!(

@@ -14,6 +14,7 @@ mod habits;
 mod hostile;
 mod hosts;
 mod mpicc;
+mod mpifort;
 mod mpirun;
 mod namespaces;
 mod other_launchers;

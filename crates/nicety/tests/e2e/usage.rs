@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::common::{Ended, command, made_up_run, nicety, save};
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "bench",
     "serve",
     "devices",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 11] = [
     "mpirun",
     "mpicc",
     "mpicxx",
+    "mpifort",
     "doctor",
     "completions",
 ];

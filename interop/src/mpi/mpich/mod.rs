@@ -1,6 +1,7 @@
-//! MPICH's own MPI tests in C, from a checkout of its public repository: compiled by `nicety mpicc`, and run on our
-//! library according to its lists, which `lists` reads. The checkout is not changed.
+//! MPICH's own MPI tests in C and Fortran, from a checkout of its public repository: compiled by `nicety mpicc` and
+//! `nicety mpifort`, and run on our library according to its lists, which `lists` reads. The checkout is not changed.
 
+mod fortran;
 mod lists;
 
 use crate::makefile::{defines, joined, values};
@@ -120,8 +121,8 @@ const FOUND: [&str; 37] = [
     "HAVE__BOOL",
     "USE_LONG_DOUBLE_COMPLEX",
 ];
-/// Further configuration: only the standard is tested, and threads are POSIX threads.
-const CHOSEN: &str = "#define USE_STRICT_MPI 1\n#define ENABLE_STRICTMPI 1\n#define THREAD_PACKAGE_NAME THREAD_PACKAGE_POSIX\n\
+/// Further configuration: only the standard is tested, threads are POSIX threads, and Fortran's names end in an underscore.
+const CHOSEN: &str = "#define HAVE_FORTRAN_BINDING 1\n#define F77_NAME_LOWER_USCORE 1\n#define USE_STRICT_MPI 1\n#define ENABLE_STRICTMPI 1\n#define THREAD_PACKAGE_NAME THREAD_PACKAGE_POSIX\n\
     #define POINTERINT_t long\n#define MPIO_USES_MPI_REQUEST 1\n#define HAVE_MPI_TYPE_CREATE_STRUCT 1\n";
 
 /// Tests that require more than MPI does, with the requirement.
@@ -183,7 +184,7 @@ impl Suite {
             "{}: not there; give a checkout of github.com/pmodels/mpich",
             tests.display()
         );
-        run(&mut workspace.cargo(&["build", "--quiet", "--package", "nicety", "--package", "abi-mpi"]))?;
+        run(&mut workspace.cargo(&["build", "--quiet", "--package", "nicety"]).args(["-p", "abi-mpi", "-p", "abi-mpi-fortran"]))?;
         let (target, folder) = (workspace.target(), workspace.target().join("interop/mpich"));
         fs::create_dir_all(folder.join("include"))?;
         let found: Vec<String> = FOUND.iter().map(|what| format!("#define {what} 1\n")).collect();
@@ -234,6 +235,9 @@ impl Suite {
 
     /// The entries of a folder's lists.
     fn entries(&self, folder: &str) -> Result<Vec<Entry>> {
+        if fortran::is_of(folder) {
+            return fortran::entries(&self.tests, folder);
+        }
         let at = self.tests.join(folder);
         let lists = ["testlist", "testlist.in"].map(|name| at.join(name));
         let list = lists.iter().find(|list| list.exists());
@@ -248,7 +252,11 @@ impl Suite {
         if let Some(built) = self.built.get(&name) {
             return built.clone();
         }
-        let built = self.build(folder, program).map_err(|why| format!("{why:#}"));
+        let built = match fortran::is_of(folder) {
+            true => self.build_fortran(folder, program),
+            false => self.build(folder, program),
+        };
+        let built = built.map_err(|why| format!("{why:#}"));
         self.built.insert(name, built.clone());
         built
     }
@@ -404,7 +412,7 @@ pub(crate) fn check(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut devices = Vec::from(DEVICES);
     devices.retain(|device| options.device.as_deref().is_none_or(|only| only == *device));
     let mut table = Table::default();
-    for folder in FOLDERS {
+    for folder in FOLDERS.into_iter().chain(fortran::FOLDERS) {
         let wanted = |name: &str| {
             options.only.is_empty() || options.only.iter().any(|only| only == folder || only == name)
         };

@@ -1,0 +1,267 @@
+//! Fortran's arguments: addresses of values, of special places, and of strings that blanks fill up.
+//!
+//! An address of 0 is an optional argument that the program has left out. Each function here is sound because a program passes the
+//! addresses of arguments of the types that the interfaces say, as it vouches for its arguments when it calls MPI from C.
+
+use std::sync::OnceLock;
+
+use crate::c::{
+    MPI_Abi_get_fortran_booleans, MPI_Abi_set_fortran_booleans, MPI_Cartdim_get, MPI_Comm_rank,
+    MPI_Comm_remote_size, MPI_Comm_size, MPI_Comm_test_inter, MPI_Dist_graph_neighbors_count,
+    MPI_Graph_neighbors_count, MPI_Topo_test,
+};
+use crate::places;
+
+/// `MPI_UNDEFINED`, `MPI_GRAPH`, `MPI_CART` and `MPI_DIST_GRAPH`.
+pub(crate) const UNDEFINED: i32 = -32766;
+const GRAPH: i32 = 212;
+const CART: i32 = 211;
+const DIST_GRAPH: i32 = 213;
+
+/// The integer at an address.
+#[inline]
+pub(crate) fn int(at: usize) -> i32 {
+    read(at, 0)
+}
+
+/// The integer of 64 bits at an address.
+#[inline]
+pub(crate) fn long(at: usize) -> i64 {
+    read(at, 0)
+}
+
+/// An item of an array.
+#[inline]
+pub(crate) fn read<T: Number>(array: usize, item: usize) -> T {
+    let at = std::ptr::with_exposed_provenance::<T>(array);
+    // SAFETY: the program passes the address of as many numbers of this type (see above). Test: `programs_run_on_both_modules`.
+    unsafe { at.add(item).read_unaligned() }
+}
+
+/// Stores an item of an array, unless the argument is left out.
+#[inline]
+pub(crate) fn write<T: Number>(array: usize, item: usize, value: T) {
+    if array != 0 {
+        let at = std::ptr::with_exposed_provenance_mut::<T>(array);
+        // SAFETY: as above; the program may not use it meanwhile. Test: `programs_run_on_both_modules`.
+        unsafe { at.add(item).write_unaligned(value) }
+    }
+}
+
+/// What arguments consist of.
+pub(crate) trait Number: Copy {}
+impl Number for u8 {}
+impl Number for i32 {}
+impl Number for i64 {}
+impl Number for usize {}
+
+/// Stores an integer.
+#[inline]
+pub(crate) fn put(at: usize, value: i32) {
+    write(at, 0, value);
+}
+
+/// Ends a call: stores its error code.
+#[inline]
+pub(crate) fn finish(ierror: usize, code: i32) {
+    put(ierror, code);
+}
+
+/// The length of an array.
+pub(crate) fn count(at: usize) -> usize {
+    usize::try_from(int(at)).unwrap_or(0)
+}
+
+/// The length of an array, of 64 bits.
+pub(crate) fn long_count(at: usize) -> usize {
+    usize::try_from(long(at)).unwrap_or(0)
+}
+
+/// The address of a variable that C writes.
+#[inline]
+pub(crate) fn address_of<T>(of: &mut T) -> usize {
+    (&raw mut *of).expose_provenance()
+}
+
+/// The address of items that C reads or writes.
+pub(crate) fn address_of_items<T>(items: &mut [T]) -> usize {
+    items.as_mut_ptr().expose_provenance()
+}
+
+/// The address of a string that C reads.
+pub(crate) fn address_of_text(text: &[u8]) -> usize {
+    text.as_ptr().expose_provenance()
+}
+
+/// A buffer, or the address by which C knows a special one.
+#[inline]
+pub(crate) fn choice(buffer: usize) -> usize {
+    match buffer {
+        _ if buffer == places::bottom() => 0,
+        _ if buffer == places::in_place() => 1,
+        _ if buffer == places::buffer_automatic() => 2,
+        _ => buffer,
+    }
+}
+
+/// One or more statuses, which have C's layout, or 0 to ignore them.
+#[inline]
+pub(crate) fn status(status: usize) -> usize {
+    if places::ignored_statuses().contains(&status) { 0 } else { status }
+}
+
+/// The weights of a graph, or the address by which C knows special ones.
+pub(crate) fn weights(weights: usize) -> usize {
+    match weights {
+        _ if weights == places::unweighted() => 10,
+        _ if weights == places::weights_empty() => 11,
+        _ => weights,
+    }
+}
+
+/// The error codes of spawned processes, or 0 to ignore them.
+pub(crate) fn codes(codes: usize) -> usize {
+    if codes == places::errcodes_ignore() { 0 } else { codes }
+}
+
+/// Adds 1 to indices that C counts from 0; `MPI_UNDEFINED` stays.
+pub(crate) fn count_from_one(indices: usize, count: usize) {
+    for item in 0..count {
+        match read::<i32>(indices, item) {
+            index @ 0.. => write(indices, item, index.wrapping_add(1)),
+            _ => {}
+        }
+    }
+}
+
+/// The values of `.TRUE.` and `.FALSE.`: those that a program has set, or else those of gfortran and flang, which this sets.
+fn booleans() -> [i32; 2] {
+    static KNOWN: OnceLock<[i32; 2]> = OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        let ([mut yes, mut no], mut is_set) = ([1_i32, 0_i32], 0_i32);
+        MPI_Abi_get_fortran_booleans(4, address_of(&mut yes), address_of(&mut no), address_of(&mut is_set));
+        if is_set == 0 {
+            [yes, no] = [1, 0];
+            MPI_Abi_set_fortran_booleans(4, address_of(&mut yes), address_of(&mut no));
+        }
+        [yes, no]
+    })
+}
+
+/// A `LOGICAL` as C has it.
+pub(crate) fn logical(at: usize) -> i32 {
+    (int(at) != booleans()[1]).into()
+}
+
+/// Stores what C returned as a `LOGICAL`.
+pub(crate) fn put_logical(at: usize, value: i32) {
+    put(at, as_logical(value));
+}
+
+/// What C returned, as a `LOGICAL`.
+pub(crate) fn as_logical(value: i32) -> i32 {
+    let [yes, no] = booleans();
+    if value == 0 { no } else { yes }
+}
+
+pub(crate) fn logicals(array: usize, count: usize) -> Vec<i32> {
+    let no = booleans()[1];
+    (0..count).map(|item| (read::<i32>(array, item) != no).into()).collect()
+}
+
+pub(crate) fn put_logicals(array: usize, values: &[i32]) {
+    values.iter().enumerate().for_each(|(item, value)| write(array, item, as_logical(*value)));
+}
+
+/// Handles from integers.
+pub(crate) fn handles(array: usize, count: usize, from: extern "C-unwind" fn(i32) -> usize) -> Vec<usize> {
+    (0..count).map(|item| from(read(array, item))).collect()
+}
+
+/// Stores handles as integers; what C has left empty stays as it is.
+pub(crate) fn put_handles(array: usize, handles: &[usize], to: extern "C-unwind" fn(usize) -> i32) {
+    let set = handles.iter().enumerate().filter(|(_, handle)| **handle != 0);
+    set.for_each(|(item, handle)| write(array, item, to(*handle)));
+}
+
+/// The characters of a string, without the blanks at its end.
+pub(crate) fn characters(at: usize, len: usize) -> Vec<u8> {
+    let mut text: Vec<u8> = (0..len).map(|item| read(at, item)).collect();
+    text.truncate(text.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1));
+    text
+}
+
+/// A string for C, without the blanks at its end.
+pub(crate) fn text(at: usize, len: usize) -> Vec<u8> {
+    let mut text = characters(at, len);
+    text.push(0);
+    text
+}
+
+/// As [`text`], also without the blanks at its beginning.
+pub(crate) fn trimmed_text(at: usize, len: usize) -> Vec<u8> {
+    let mut text = text(at, len);
+    let blanks = text.iter().take_while(|byte| **byte == b' ').count();
+    text.drain(..blanks);
+    text
+}
+
+/// Room for a string that C returns.
+pub(crate) fn text_buffer(size: usize) -> Vec<u8> {
+    vec![0; size]
+}
+
+/// Stores a string of C, followed by blanks; cuts it if it is too long.
+pub(crate) fn put_text(at: usize, len: usize, text: &[u8]) {
+    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    for item in 0..len {
+        write(at, item, text[..end].get(item).copied().unwrap_or(b' '));
+    }
+}
+
+/// A number that a function of C returns through an address; 0 if it fails.
+fn number(get: impl FnOnce(usize) -> i32) -> i32 {
+    let mut number = 0_i32;
+    if get(address_of(&mut number)) == 0 { number } else { 0 }
+}
+
+/// The number of processes that a process of this communicator communicates with in a collective operation.
+pub(crate) fn size(comm: usize) -> usize {
+    let is_inter = number(|flag| MPI_Comm_test_inter(comm, flag)) != 0;
+    let size =
+        number(|size| if is_inter { MPI_Comm_remote_size(comm, size) } else { MPI_Comm_size(comm, size) });
+    usize::try_from(size).unwrap_or(0)
+}
+
+/// The dimensions of a Cartesian communicator.
+pub(crate) fn dimensions(comm: usize) -> usize {
+    usize::try_from(number(|dimensions| MPI_Cartdim_get(comm, dimensions))).unwrap_or(0)
+}
+
+/// The numbers of neighbours that a process receives from and sends to.
+fn degrees(comm: usize) -> [usize; 2] {
+    let ([mut indegree, mut outdegree], mut is_weighted) = ([0_i32; 2], 0_i32);
+    match number(|kind| MPI_Topo_test(comm, kind)) {
+        CART => return [2 * dimensions(comm); 2],
+        GRAPH => {
+            let rank = number(|rank| MPI_Comm_rank(comm, rank));
+            indegree = number(|count| MPI_Graph_neighbors_count(comm, rank, count));
+            outdegree = indegree;
+        }
+        DIST_GRAPH => {
+            let places =
+                (address_of(&mut indegree), address_of(&mut outdegree), address_of(&mut is_weighted));
+            MPI_Dist_graph_neighbors_count(comm, places.0, places.1, places.2);
+        }
+        _ => {}
+    }
+    [indegree, outdegree].map(|degree| usize::try_from(degree).unwrap_or(0))
+}
+
+pub(crate) fn indegree(comm: usize) -> usize {
+    degrees(comm)[0]
+}
+
+pub(crate) fn outdegree(comm: usize) -> usize {
+    degrees(comm)[1]
+}

@@ -1,0 +1,34 @@
+C     Fixed form and mpif.h: buffers of several types, addresses that
+C     stand for special arguments, and a LOGICAL.
+      PROGRAM HELLO
+      IMPLICIT NONE
+      INCLUDE 'mpif.h'
+      INTEGER RANK, SIZE, IERROR, TOTAL, NUMBERS(3)
+      DOUBLE PRECISION X
+      LOGICAL FLAG
+      CALL MPI_INITIALIZED(FLAG, IERROR)
+      IF (FLAG) STOP 1
+      CALL MPI_INIT(IERROR)
+      CALL MPI_INITIALIZED(FLAG, IERROR)
+      IF (.NOT. FLAG) STOP 2
+      CALL MPI_COMM_RANK(MPI_COMM_WORLD, RANK, IERROR)
+      CALL MPI_COMM_SIZE(MPI_COMM_WORLD, SIZE, IERROR)
+      X = 0
+      NUMBERS(2) = 0
+      IF (RANK .EQ. 0) THEN
+        X = 2.5D0
+        NUMBERS(2) = 7
+      END IF
+      CALL MPI_BCAST(X, 1, MPI_DOUBLE_PRECISION, 0, MPI_COMM_WORLD,
+     &  IERROR)
+      CALL MPI_BCAST(NUMBERS, 3, MPI_INTEGER, 0, MPI_COMM_WORLD,
+     &  IERROR)
+      IF (X .NE. 2.5D0 .OR. NUMBERS(2) .NE. 7) STOP 3
+      TOTAL = RANK + 1
+      CALL MPI_ALLREDUCE(MPI_IN_PLACE, TOTAL, 1, MPI_INTEGER, MPI_SUM,
+     &  MPI_COMM_WORLD, IERROR)
+      IF (TOTAL .NE. SIZE * (SIZE + 1) / 2) STOP 4
+      CALL MPI_BARRIER(MPI_COMM_WORLD, IERROR)
+      IF (RANK .EQ. 0) PRINT '(A,I0)', 'the total is ', TOTAL
+      CALL MPI_FINALIZE(IERROR)
+      END
