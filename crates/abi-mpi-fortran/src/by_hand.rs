@@ -2,7 +2,7 @@
 
 use crate::arg::{
     address_of, address_of_items, address_of_text, as_logical, characters, codes, finish, handles, int, long,
-    put, put_logical, put_text, read, text, text_buffer, trimmed_text, write,
+    put, put_logical, put_text, read, text_buffer, trimmed_text, write,
 };
 use crate::c::*;
 use crate::entry::entry;
@@ -103,12 +103,12 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// Reads strings of this length, `step` bytes apart, until one is blank (MPI 5.0, section 11.8.2).
+    /// Reads strings of this length, `step` bytes apart, until one is blank; blanks around them do not count (MPI 5.0, section 11.8.2).
     fn read(first: usize, length: usize, step: usize) -> Self {
         let at = |item: usize| first + item * step;
         let is_blank = |item: &usize| length == 0 || characters(at(*item), length).is_empty();
         let texts: Vec<Vec<u8>> =
-            (0..).take_while(|item| !is_blank(item)).map(|item| text(at(item), length)).collect();
+            (0..).take_while(|item| !is_blank(item)).map(|item| trimmed_text(at(item), length)).collect();
         let addresses = texts.iter().map(|text| address_of_text(text)).chain([0]).collect();
         Self { _texts: texts, addresses }
     }
@@ -116,7 +116,7 @@ impl Arguments {
 
 entry! { mpi_comm_spawn ["mpi_comm_spawn" "mpi_comm_spawn_f08"]
 (command, argv, maxprocs, info, root, comm, intercomm, errcodes, ierror, command_len, argv_len) {
-    let command = text(command, command_len);
+    let command = trimmed_text(command, command_len);
     let is_empty = argv == places::argv_null();
     let mut arguments = if is_empty { None } else { Some(Arguments::read(argv, argv_len, argv_len)) };
     let list = arguments.as_mut().map_or(0, |arguments| address_of_items(&mut arguments.addresses));
@@ -138,7 +138,7 @@ entry! { mpi_comm_spawn_multiple ["mpi_comm_spawn_multiple" "mpi_comm_spawn_mult
     // The other processes' arguments are not read.
     let programs = if rank == int(root) { usize::try_from(int(count)).unwrap_or(0) } else { 0 };
     let texts: Vec<Vec<u8>> =
-        (0..programs).map(|program| text(commands + program * command_len, command_len)).collect();
+        (0..programs).map(|program| trimmed_text(commands + program * command_len, command_len)).collect();
     let mut files: Vec<usize> = texts.iter().map(|text| address_of_text(text)).collect();
     let is_empty = argvs == places::argvs_null();
     let read = |program: usize| Arguments::read(argvs + program * argv_len, argv_len, programs * argv_len);

@@ -136,7 +136,8 @@ fn conversion(function: usize, ours: usize) -> usize {
         safe fn mpi_conversion_fn_null_();
         safe fn mpi_conversion_fn_null_c_();
     }
-    let none = [mpi_conversion_fn_null_ as *const () as usize, mpi_conversion_fn_null_c_ as *const () as usize];
+    let none =
+        [mpi_conversion_fn_null_ as *const () as usize, mpi_conversion_fn_null_c_ as *const () as usize];
     if none.contains(&function) { 0 } else { ours }
 }
 

@@ -6,7 +6,8 @@ use crate::common::{command, wait};
 
 /// Whether there is a Fortran compiler; prints what is skipped if not.
 fn has_compiler() -> bool {
-    let probe = Command::new("gfortran").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let probe =
+        Command::new("gfortran").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let there = probe.is_ok_and(|status| status.success());
     if !there {
         eprintln!("SKIPPED: there is no gfortran here; apt-get install gfortran");
