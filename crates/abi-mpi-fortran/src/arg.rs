@@ -127,9 +127,8 @@ pub(crate) fn codes(codes: usize) -> usize {
 /// Adds 1 to indices that C counts from 0; `MPI_UNDEFINED` stays.
 pub(crate) fn count_from_one(indices: usize, count: usize) {
     for item in 0..count {
-        match read::<i32>(indices, item) {
-            index @ 0.. => write(indices, item, index.wrapping_add(1)),
-            _ => {}
+        if let index @ 0.. = read::<i32>(indices, item) {
+            write(indices, item, index.wrapping_add(1));
         }
     }
 }

@@ -2,6 +2,7 @@
 //! tests/fortran.
 
 #[path = "../../abi-mpi/tests/common/job.rs"]
+#[allow(dead_code, reason = "the tests in C use the rest")]
 mod job;
 
 use std::path::{Path, PathBuf};

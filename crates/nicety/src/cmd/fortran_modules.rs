@@ -43,7 +43,7 @@ pub(super) fn prepare(compiler: &[OsString]) -> Result<Compiler, Failure> {
     if !folder.is_dir() {
         make(compiler, &sources, &cache, &folder)?;
         let first = version.lines().next().unwrap_or_default();
-        remark(&format!("compiled the modules mpi and mpi_f08 once for {first}, in {}", folder.display()));
+        remark(format!("compiled the modules mpi and mpi_f08 once for {first}, in {}", folder.display()));
     }
     Ok(Compiler { folder, is_gfortran })
 }
