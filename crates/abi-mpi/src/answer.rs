@@ -53,8 +53,8 @@ impl Fault {
     }
 
     /// An error that the program raised, for the handler of the object that the call names; the call itself succeeds.
-    pub(crate) fn raised(code: i32) -> Self {
-        Self { is_raised: true, ..Self::new(code, "the program raised an error") }
+    pub(crate) fn raised(code: i32, text: &str) -> Self {
+        Self { is_raised: true, ..Self::new(code, format!("the program raised an error: {text}")) }
     }
 
     /// This error, for another object's error handler.

@@ -12,6 +12,7 @@ use mpi::Errhandler;
 
 use crate::answer::{ErrhandlerOwner, Fault};
 use crate::callback::ErrorHandlerFunction;
+use crate::calls::errhandler::UserHandler;
 use crate::clock::host;
 use crate::constants as c;
 use crate::objects::get;
@@ -134,8 +135,8 @@ fn outcome_of(name: &str, handler: &Errhandler, handle: usize, fault: &Fault) ->
     match handler {
         Errhandler::Return => Outcome::Code(returns.unwrap_or(code)),
         Errhandler::Fatal | Errhandler::Abort => fatal(name, fault),
-        Errhandler::User(function) => match function.downcast_ref::<ErrorHandlerFunction>() {
-            Some(function) => Outcome::Handler { function: *function, handle, code, returns },
+        Errhandler::User(user) => match user.downcast_ref::<UserHandler>() {
+            Some(user) => Outcome::Handler { function: user.function, handle, code, returns },
             None => Outcome::Code(code),
         },
     }

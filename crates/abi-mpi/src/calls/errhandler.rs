@@ -1,6 +1,6 @@
 //! Error handlers of communicators, windows, files and sessions, predefined and user-defined (MPI 5.0, section 9.3).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ffi::{Out, lock};
 use mpi::Errhandler;
@@ -12,12 +12,36 @@ use crate::handler::{errhandler_of_file, set_null_file_errhandler};
 use crate::objects::{get, insert, remove};
 use crate::types::{self, Address, Comm, File, Handle, Session, Win, kind};
 
+/// A program's error handler, and its handle.
+pub(crate) struct UserHandler {
+    pub(crate) function: ErrorHandlerFunction,
+    known: Mutex<Known>,
+}
+
+/// What the program knows of a handler.
+#[derive(Default)]
+struct Known {
+    /// Its handle; `None` once it was freed, while objects still have the handler.
+    handle: Option<types::Errhandler>,
+    /// How often the handle has been returned and not been freed. Programs compare handles, so that each call returns the same one.
+    references: usize,
+}
+
+/// The program's handler, if it is one.
+fn user_handler(errhandler: &Errhandler) -> Option<&UserHandler> {
+    match errhandler {
+        Errhandler::User(user) => user.downcast_ref(),
+        _ => None,
+    }
+}
+
 /// A program's handler; the handler functions of all kinds of objects are called the same way (MPI 5.0, section 9.3.1).
 pub(crate) fn comm_create_errhandler(function: Address, errhandler: Out<types::Errhandler>) -> Answer {
     if function == Address(0) {
         return Err(Fault::new(c::MPI_ERR_ARG, "the function is NULL"));
     }
-    errhandler.set(insert::<kind::Errhandler>(Errhandler::User(Arc::new(ErrorHandlerFunction(function))))?);
+    let user = UserHandler { function: ErrorHandlerFunction(function), known: Mutex::default() };
+    errhandler.set(handle(Errhandler::User(Arc::new(user)))?);
     Ok(())
 }
 
@@ -90,14 +114,22 @@ pub(crate) fn session_call_errhandler(session: Session, errorcode: i32) -> Answe
     raise(errorcode)
 }
 
-/// The handle of an error handler.
+/// The handle of an error handler, which the program has to free once more.
 fn handle(errhandler: Errhandler) -> Answer<types::Errhandler> {
-    Ok(match errhandler {
-        Errhandler::Fatal => Handle::new(c::MPI_ERRORS_ARE_FATAL),
-        Errhandler::Abort => Handle::new(c::MPI_ERRORS_ABORT),
-        Errhandler::Return => Handle::new(c::MPI_ERRORS_RETURN),
-        user => insert::<kind::Errhandler>(user)?,
-    })
+    let user = match &errhandler {
+        Errhandler::Fatal => return Ok(Handle::new(c::MPI_ERRORS_ARE_FATAL)),
+        Errhandler::Abort => return Ok(Handle::new(c::MPI_ERRORS_ABORT)),
+        Errhandler::Return => return Ok(Handle::new(c::MPI_ERRORS_RETURN)),
+        user => user.clone(),
+    };
+    let mut known = user_handler(&errhandler).map(|user| lock(&user.known));
+    let existing = known.as_ref().and_then(|known| known.handle);
+    let handle = existing.map_or_else(|| insert::<kind::Errhandler>(user), Ok)?;
+    if let Some(known) = &mut known {
+        known.handle = Some(handle);
+        known.references += 1;
+    }
+    Ok(handle)
 }
 
 /// MPI 5.0, section 9.3.1.
@@ -115,8 +147,8 @@ pub(crate) fn win_get_errhandler(win: Win, errhandler: Out<types::Errhandler>) -
 /// Invokes the error handler of the object that the call names, with a code.
 fn raise(errorcode: i32) -> Answer {
     let unknown = || Fault::new(c::MPI_ERR_ARG, format!("errorcode: there is no {errorcode}"));
-    super::error::class(errorcode).ok_or_else(unknown)?;
-    Err(Fault::raised(errorcode))
+    let text = super::error::text(errorcode).ok_or_else(unknown)?;
+    Err(Fault::raised(errorcode, &text))
 }
 
 /// MPI 5.0, section 9.5.2.
@@ -134,9 +166,15 @@ pub(crate) fn win_call_errhandler(win: Win, errorcode: i32) -> Answer {
 /// MPI 5.0, section 9.3.5.
 pub(crate) fn errhandler_free(errhandler: Out<types::Errhandler>) -> Answer {
     let handle = errhandler.get().unwrap_or(Handle::new(c::MPI_ERRHANDLER_NULL));
-    get(handle, "errhandler")?;
-    // Predefined handlers are not reference-counted: freeing one only resets the handle.
-    remove(handle);
+    // Predefined handlers have no references: freeing one only resets the handle.
+    if let Some(user) = user_handler(&*get(handle, "errhandler")?) {
+        let mut known = lock(&user.known);
+        known.references = known.references.saturating_sub(1);
+        if known.references == 0 {
+            known.handle = None;
+            remove(handle);
+        }
+    }
     errhandler.set(Handle::new(c::MPI_ERRHANDLER_NULL));
     Ok(())
 }

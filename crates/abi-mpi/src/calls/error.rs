@@ -115,12 +115,17 @@ pub(crate) fn error_class(errorcode: i32, errorclass: Out<i32>) -> Answer {
     Ok(())
 }
 
+/// The text of a code. `None` if there is no such code.
+pub(crate) fn text(code: i32) -> Option<String> {
+    let class = class(code)?;
+    let added = lock(&ADDED).get(&code).map(|added| added.text.clone());
+    let about = || mpi::Class(class).about().unwrap_or("An error of the tool interface.").to_owned();
+    Some(added.or_else(|| text_of(code)).unwrap_or_else(about))
+}
+
 /// MPI 5.0, section 9.3.5.
 pub(crate) fn error_string(errorcode: i32, string: Out<u8>, resultlen: Out<i32>) -> Answer {
-    let class = class(errorcode).ok_or_else(|| unknown("errorcode", errorcode))?;
-    let added = lock(&ADDED).get(&errorcode).map(|added| added.text.clone());
-    let about = || mpi::Class(class).about().unwrap_or("An error of the tool interface.").to_owned();
-    let text = added.or_else(|| text_of(errorcode)).unwrap_or_else(about);
+    let text = text(errorcode).ok_or_else(|| unknown("errorcode", errorcode))?;
     resultlen.set(put_text(string, &text, c::MPI_MAX_ERROR_STRING as usize));
     Ok(())
 }

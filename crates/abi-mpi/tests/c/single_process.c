@@ -52,9 +52,17 @@ static void errors(void) {
     OK(MPI_Comm_create_errhandler(hear, &own));
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, own));
     OK(MPI_Comm_get_errhandler(MPI_COMM_SELF, &got));
+    /* One handle, which is valid until it is freed as often as it was returned. */
+    CHECK(got == own);
     OK(MPI_Errhandler_free(&got));
+    CHECK(got == MPI_ERRHANDLER_NULL);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, own));
+    got = own;
     OK(MPI_Errhandler_free(&own));
     CHECK(own == MPI_ERRHANDLER_NULL);
+    FAILS(MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(MPI_COMM_SELF, got));
+    OK(MPI_Comm_get_errhandler(MPI_COMM_SELF, &got));
+    OK(MPI_Errhandler_free(&got));
     CHECK(MPI_Recv(&value, 1, MPI_INT, 3, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE) != MPI_SUCCESS && heard == MPI_ERR_RANK);
     OK(MPI_Comm_call_errhandler(MPI_COMM_SELF, MPI_ERR_OTHER));
     CHECK(heard == MPI_ERR_OTHER);

@@ -77,7 +77,8 @@ pub(crate) fn compile_as(language: Language, name: &str, source: &str, options: 
     let mut cc = Command::new(compiler);
     cc.args(options).arg("-I").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"));
     cc.arg("-o").arg(place(name)).arg(place(&file)).arg(place("libmpi_abi.so.1"));
-    cc.arg(format!("-Wl,-rpath,{}", folder.path().display()));
+    // By the older tag this folder precedes those of LD_LIBRARY_PATH: cargo sets it to a folder that may hold an older library.
+    cc.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", folder.path().display()));
     let output = cc.output().expect("the compiler runs");
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     Compiled { folder, name: name.to_owned() }
