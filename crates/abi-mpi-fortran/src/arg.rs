@@ -17,6 +17,12 @@ pub(crate) const UNDEFINED: i32 = -32766;
 const GRAPH: i32 = 212;
 const CART: i32 = 211;
 const DIST_GRAPH: i32 = 213;
+/// Addresses that are special in C: `MPI_BOTTOM` and others.
+const BOTTOM: usize = 0;
+const IN_PLACE: usize = 1;
+const BUFFER_AUTOMATIC: usize = 2;
+const UNWEIGHTED: usize = 10;
+const WEIGHTS_EMPTY: usize = 11;
 
 /// The integer at an address.
 #[inline]
@@ -97,10 +103,22 @@ pub(crate) fn address_of_text(text: &[u8]) -> usize {
 #[inline]
 pub(crate) fn choice(buffer: usize) -> usize {
     match buffer {
-        _ if buffer == places::bottom() => 0,
-        _ if buffer == places::in_place() => 1,
-        _ if buffer == places::buffer_automatic() => 2,
+        _ if buffer == places::bottom() => BOTTOM,
+        _ if buffer == places::in_place() => IN_PLACE,
+        _ if buffer == places::buffer_automatic() => BUFFER_AUTOMATIC,
         _ => buffer,
+    }
+}
+
+/// Whether an operation takes its input from the buffer of its result.
+pub(crate) fn is_in_place(buffer: usize) -> bool {
+    buffer == places::in_place()
+}
+
+/// Replaces what C has returned as the address of a detached buffer: C's special address is that of Fortran's `MPI_BUFFER_AUTOMATIC`.
+pub(crate) fn put_detached(buffer: usize) {
+    if read::<usize>(buffer, 0) == BUFFER_AUTOMATIC {
+        write(buffer, 0, places::buffer_automatic());
     }
 }
 
@@ -113,8 +131,8 @@ pub(crate) fn status(status: usize) -> usize {
 /// The weights of a graph, or the address by which C knows special ones.
 pub(crate) fn weights(weights: usize) -> usize {
     match weights {
-        _ if weights == places::unweighted() => 10,
-        _ if weights == places::weights_empty() => 11,
+        _ if weights == places::unweighted() => UNWEIGHTED,
+        _ if weights == places::weights_empty() => WEIGHTS_EMPTY,
         _ => weights,
     }
 }
@@ -232,9 +250,11 @@ pub(crate) fn size(comm: usize) -> usize {
     usize::try_from(size).unwrap_or(0)
 }
 
-/// The dimensions of a Cartesian communicator.
+/// The dimensions of a Cartesian communicator; 0 for others, about which the call itself reports the error.
 pub(crate) fn dimensions(comm: usize) -> usize {
-    usize::try_from(number(|dimensions| MPI_Cartdim_get(comm, dimensions))).unwrap_or(0)
+    let is_cartesian = number(|kind| MPI_Topo_test(comm, kind)) == CART;
+    let dimensions = if is_cartesian { number(|dimensions| MPI_Cartdim_get(comm, dimensions)) } else { 0 };
+    usize::try_from(dimensions).unwrap_or(0)
 }
 
 /// The numbers of neighbours that a process receives from and sends to.

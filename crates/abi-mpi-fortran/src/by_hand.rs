@@ -1,7 +1,7 @@
 //! Entry points that no table describes: strings with lengths, spawned programs, values, and what only Fortran has.
 
 use crate::arg::{
-    address_of, address_of_items, address_of_text, as_logical, characters, codes, finish, handles, int, long,
+    address_of, address_of_items, address_of_text, as_logical, characters, codes, count as number_of, finish, handles, int, long,
     put, put_logical, put_text, read, text_buffer, trimmed_text, write,
 };
 use crate::c::*;
@@ -35,6 +35,12 @@ entry! { mpi_aint_add ["mpi_aint_add" "mpi_aint_add_f08"] (base, disp) -> i64 {
 entry! { mpi_aint_diff ["mpi_aint_diff" "mpi_aint_diff_f08"] (one, other) -> i64 {
     MPI_Aint_diff(long(one), long(other))
 } }
+
+/// Whether the calling process is the one whose arguments are read.
+fn is_root(comm: usize, root: usize) -> bool {
+    let mut rank = -1_i32;
+    MPI_Comm_rank(comm, address_of(&mut rank)) == 0 && rank == int(root)
+}
 
 /// The length of a string for C, which counts the byte at its end.
 fn with_end(length: i32) -> i32 {
@@ -117,10 +123,10 @@ impl Arguments {
 entry! { mpi_comm_spawn ["mpi_comm_spawn" "mpi_comm_spawn_f08"]
 (command, argv, maxprocs, info, root, comm, intercomm, errcodes, ierror, command_len, argv_len) {
     let command = trimmed_text(command, command_len);
-    let is_empty = argv == places::argv_null();
-    let mut arguments = if is_empty { None } else { Some(Arguments::read(argv, argv_len, argv_len)) };
-    let list = arguments.as_mut().map_or(0, |arguments| address_of_items(&mut arguments.addresses));
     let (info, comm) = (MPI_Info_fromint(int(info)), MPI_Comm_fromint(int(comm)));
+    let has_arguments = argv != places::argv_null() && is_root(comm, root);
+    let mut arguments = has_arguments.then(|| Arguments::read(argv, argv_len, argv_len));
+    let list = arguments.as_mut().map_or(0, |arguments| address_of_items(&mut arguments.addresses));
     let mut handle = 0_usize;
     let (file, place) = (address_of_text(&command), address_of(&mut handle));
     let code = MPI_Comm_spawn(file, list, int(maxprocs), info, int(root), comm, place, codes(errcodes));
@@ -133,10 +139,8 @@ entry! { mpi_comm_spawn ["mpi_comm_spawn" "mpi_comm_spawn_f08"]
 entry! { mpi_comm_spawn_multiple ["mpi_comm_spawn_multiple" "mpi_comm_spawn_multiple_f08"]
 (count, commands, argvs, maxprocs, infos, root, comm, intercomm, errcodes, ierror, command_len, argv_len) {
     let comm = MPI_Comm_fromint(int(comm));
-    let (mut rank, mut handle) = (-1_i32, 0_usize);
-    MPI_Comm_rank(comm, address_of(&mut rank));
-    // The other processes' arguments are not read.
-    let programs = if rank == int(root) { usize::try_from(int(count)).unwrap_or(0) } else { 0 };
+    let mut handle = 0_usize;
+    let programs = if is_root(comm, root) { number_of(count) } else { 0 };
     let texts: Vec<Vec<u8>> =
         (0..programs).map(|program| trimmed_text(commands + program * command_len, command_len)).collect();
     let mut files: Vec<usize> = texts.iter().map(|text| address_of_text(text)).collect();

@@ -5,11 +5,11 @@
 //! They are never given back: an operation may still use an operator after `MPI_Op_free`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::arg::{address_of, finish, logical, put, read};
+use crate::arg::{address_of, address_of_text, finish, logical, put, read};
 use crate::c::{
-    MPI_Comm_call_errhandler, MPI_Comm_create_errhandler, MPI_Comm_toint, MPI_Errhandler_toint,
+    MPI_Add_error_code, MPI_Add_error_string, MPI_Comm_call_errhandler, MPI_Comm_create_errhandler, MPI_Comm_toint, MPI_Errhandler_toint,
     MPI_File_create_errhandler, MPI_File_toint, MPI_Op_create, MPI_Op_create_c, MPI_Op_toint,
     MPI_Session_create_errhandler, MPI_Session_toint, MPI_Type_toint, MPI_Win_create_errhandler,
     MPI_Win_toint, call_fortran,
@@ -81,10 +81,23 @@ extern "C-unwind" fn error_handler<const NUMBER: usize>(handle: usize, code: usi
     call_fortran(function, [address_of(&mut handle), code]);
 }
 
-/// Reports that all trampolines are taken.
+/// Reports that all trampolines are taken, by an error code with its own text.
 fn none_free(ierror: usize) {
-    finish(ierror, MPI_Comm_call_errhandler(COMM_SELF, ERR_OTHER));
-    put(ierror, ERR_OTHER);
+    static CODE: OnceLock<i32> = OnceLock::new();
+    let code = *CODE.get_or_init(|| {
+        let mut code = ERR_OTHER;
+        if MPI_Add_error_code(ERR_OTHER, address_of(&mut code)) == 0 {
+            let text = format!(
+                "a program in Fortran may have operators with {} different functions, and as many error handlers; \
+                 create each once and use it again\0",
+                OPERATORS.len()
+            );
+            MPI_Add_error_string(code, address_of_text(text.as_bytes()));
+        }
+        code
+    });
+    MPI_Comm_call_errhandler(COMM_SELF, code);
+    finish(ierror, code);
 }
 
 type CreateOp = fn(usize, i32, usize) -> i32;

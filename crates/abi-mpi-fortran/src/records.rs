@@ -46,9 +46,14 @@ extern "C-unwind" fn free(extra: usize) -> i32 {
     let request: &Request = record_at(extra);
     let (mut own, mut code) = (request.extra, 0_i32);
     call_fortran(request.free, [address_of(&mut own), address_of(&mut code)]);
-    // SAFETY: `mpi_grequest_start` has made it, and C calls this function once, last. Test: `callbacks_run_in_both_modules`.
-    drop(unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<Request>(extra)) });
+    free_request(extra);
     code
+}
+
+fn free_request(record: usize) {
+    // SAFETY: `mpi_grequest_start` has made it; C calls `free` once, last, or never if there is no request. Test:
+    // `callbacks_run_in_both_modules`.
+    drop(unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<Request>(record)) });
 }
 
 extern "C-unwind" fn cancel(extra: usize, is_complete: i32) -> i32 {
@@ -69,6 +74,8 @@ entry! { mpi_grequest_start ["mpi_grequest_start" "mpi_grequest_start_f08"]
         MPI_Grequest_start(query as *const () as usize, free as *const () as usize, cancel as *const () as usize, record, address_of(&mut handle));
     if code == 0 {
         put(request, MPI_Request_toint(handle));
+    } else {
+        free_request(record);
     }
     finish(ierror, code);
 } }

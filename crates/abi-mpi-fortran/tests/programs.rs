@@ -78,7 +78,8 @@ fn program(source: &str, options: &[&str]) -> Option<Program> {
         .arg(tools)
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fortran").join(source));
     compiler.arg(tools.join("libmpi_abi_fortran.so.1")).arg(tools.join("libmpi_abi.so.1"));
-    run(compiler.arg(format!("-Wl,-rpath,{}", tools.display())));
+    // By the older tag this folder precedes those of LD_LIBRARY_PATH: cargo sets it to a folder that may hold older libraries.
+    run(compiler.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", tools.display())));
     Some(Program { folder })
 }
 
@@ -137,6 +138,34 @@ fn special_arguments_have_one_address() {
             assert_eq!(run_job(&program.path(), 3, &[]), [wanted], "{source} with {options:?}");
         }
     }
+}
+
+/// Goal: an operator too many is an error that says how many there may be. Method: a program with 257 functions.
+#[test]
+fn operator_too_many_is_an_error_with_a_remedy() {
+    let functions: String = (0..257)
+        .map(|number| format!("subroutine f{number}(a, b, n, t)\n  integer :: a(*), b(*), n, t\n  b(1) = a(1) + n + t\nend\n"))
+        .collect();
+    let creations: String = (0..257)
+        .map(|number| format!("  call MPI_Op_create(f{number}, .true., op, ierror)\n  if (ierror /= 0) call show({number})\n"))
+        .collect();
+    let names: Vec<String> = (0..257).map(|number| format!("  external :: f{number}\n")).collect();
+    let text = format!(
+        "program many\n  use mpi\n  implicit none\n  integer :: op, ierror\n{}  call MPI_Init(ierror)\n  \
+         call MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN, ierror)\n{creations}  call MPI_Finalize(ierror)\n\
+         contains\n  subroutine show(number)\n    integer, intent(in) :: number\n    integer :: class, length\n    \
+         character(len=MPI_MAX_ERROR_STRING) :: why\n    call MPI_Error_class(ierror, class, length)\n    \
+         call MPI_Error_string(ierror, why, length, class)\n    print '(i0, a, a)', number, ': ', trim(why)\n  \
+         end subroutine\nend program\n{functions}",
+        names.concat()
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = folder.path().join("many.f90");
+    std::fs::write(&source, text).expect("written");
+    let Some(program) = program(source.to_str().expect("a path"), &[]) else { return };
+    let said = run(&mut Command::new(program.path()));
+    assert!(said.starts_with("256: ") && said.contains("256 different functions"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }
 
 /// The dynamic symbols of the library.

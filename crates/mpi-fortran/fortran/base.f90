@@ -7,7 +7,7 @@ module nicety_mpi_base
 ! CONSTANTS
   integer(c_int), bind(C, name="mpi_fortran_bottom_") :: MPI_BOTTOM
   integer(c_int), bind(C, name="mpi_fortran_in_place_") :: MPI_IN_PLACE
-  integer(c_int), bind(C, name="mpi_fortran_buffer_automatic_") :: MPI_BUFFER_AUTOMATIC
+  integer(c_int), bind(C, name="mpi_fortran_buffer_automatic_"), target :: MPI_BUFFER_AUTOMATIC
   integer(c_int), bind(C, name="mpi_fortran_unweighted_") :: MPI_UNWEIGHTED(1)
   integer(c_int), bind(C, name="mpi_fortran_weights_empty_") :: MPI_WEIGHTS_EMPTY(1)
   integer(c_int), bind(C, name="mpi_fortran_errcodes_ignore_") :: MPI_ERRCODES_IGNORE(1)

@@ -134,6 +134,11 @@ fn pass(function: &Function, argument: &Argument, is_f08: bool) -> Passing {
             expression: format!("arg::address_of(&mut {name}_c)"),
             after: String::new(),
         },
+        (Base::Void, _) if argument.has("detached") => Passing {
+            expression: name.to_owned(),
+            after: format!("if code == 0 {{ arg::put_detached({name}) }}\n"),
+            ..Passing::default()
+        },
         (Base::Void, _) if argument.is_returned_address() => Passing::just(name.to_owned()),
         (Base::Void, _) => Passing::just(format!("arg::choice({name})")),
         (Base::Status, _) => Passing::just(format!("arg::status({name})")),
@@ -152,7 +157,14 @@ fn pass(function: &Function, argument: &Argument, is_f08: bool) -> Passing {
 fn length(function: &Function, argument: &Argument) -> String {
     let word = argument.value("length").unwrap_or_else(|| panic!("{} has no length", argument.name));
     match word.trim_end_matches(')').split_once('(') {
-        Some((function, of)) => format!("arg::{function}(MPI_Comm_fromint(arg::int({of})))"),
+        Some((function, of)) => {
+            let length = format!("arg::{function}(MPI_Comm_fromint(arg::int({of})))");
+            // The program may pass anything in place of an array that is not significant.
+            match argument.value("unless_in_place") {
+                Some(buffer) => format!("if arg::is_in_place({buffer}) {{ 0 }} else {{ {length} }}"),
+                None => length,
+            }
+        }
         None => {
             let is_long = function.arguments.iter().any(|one| one.name == word && one.base == Base::Count);
             format!("arg::{}({word})", if is_long { "long_count" } else { "count" })
@@ -198,9 +210,11 @@ fn handle(function: &Function, argument: &Argument, kind: &str) -> Passing {
         return Passing { before, expression: format!("arg::address_of_items(&mut {name}_c)"), after };
     }
     let put = format!("arg::put({name}, {to}({name}_c))");
+    let first = format!("{from}(arg::int({name}))");
     let (first, after) = match direction {
-        Direction::In => (format!("{from}(arg::int({name}))"), String::new()),
-        Direction::InOut => (format!("{from}(arg::int({name}))"), format!("{put};\n")),
+        Direction::In => (first, String::new()),
+        // Also after an error: of a request that has failed, for example.
+        Direction::InOut => (first.clone(), format!("if {name}_c != {first} {{ {put} }}\n")),
         Direction::Out => ("0_usize".to_owned(), format!("if code == 0 {{ {put} }}\n")),
     };
     Passing {
@@ -227,7 +241,8 @@ fn logical(function: &Function, argument: &Argument) -> Passing {
         _ => Passing {
             before: format!("let mut {name}_c = 0_i32;\n"),
             expression: format!("arg::address_of(&mut {name}_c)"),
-            after: format!("if code == 0 {{ arg::put_logical({name}, {name}_c) }}\n"),
+            // Also after an error: that of an operation that `MPI_Test` has found complete, for example.
+            after: format!("arg::put_logical({name}, {name}_c);\n"),
         },
     }
 }

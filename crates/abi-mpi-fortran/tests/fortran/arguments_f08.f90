@@ -25,6 +25,7 @@ program arguments
   call statuses_and_indices()
   call types_and_addresses()
   call windows()
+  call buffers()
   call sizes()
   call MPI_Finalize()
   print '(a)', 'all arguments are right'
@@ -92,7 +93,8 @@ contains
     integer :: sent(3), got(3), i, index, count, indices(3)
     type(MPI_Request) :: requests(3)
     type(MPI_Status) :: status, statuses(3)
-    integer :: old(MPI_STATUS_SIZE)
+    integer :: old(MPI_STATUS_SIZE), ierror
+    type(MPI_Request) :: status_request
     logical :: flag
     sent = [10, 20, 30]
     got = 0
@@ -117,6 +119,17 @@ contains
     call check(all(got == sent) .and. all([(requests(i) == MPI_REQUEST_NULL, i = 1, 3)]), 'all have arrived')
     call MPI_Waitany(3, requests, index, MPI_STATUS_IGNORE)
     call check(index == MPI_UNDEFINED, 'no index')
+    ! A message that is too long: the request is complete, with an error.
+    call MPI_Irecv(got, 1, MPI_INTEGER, 0, 4, MPI_COMM_SELF, requests(1))
+    call MPI_Send(sent, 2, MPI_INTEGER, 0, 4, MPI_COMM_SELF)
+    flag = .false.
+    call MPI_Test(requests(1), flag, status, ierror)
+    call MPI_Error_class(ierror, index)
+    call check(flag .and. index == MPI_ERR_TRUNCATE .and. requests(1) == MPI_REQUEST_NULL, 'a request that has failed')
+    ! A handle that no call accepts stays as it is.
+    status_request%MPI_VAL = -77
+    call MPI_Wait(status_request, MPI_STATUS_IGNORE, ierror)
+    call check(ierror /= MPI_SUCCESS .and. status_request%MPI_VAL == -77, 'an invalid handle')
   end subroutine
 
   subroutine types_and_addresses()
@@ -195,6 +208,18 @@ contains
     call check(bytes == 40 .and. unit == 4 .and. c_associated(found, base), 'shared memory')
     call MPI_Win_free(win)
     call check(win == MPI_WIN_NULL, 'a freed window')
+  end subroutine
+
+  subroutine buffers()
+    integer, target :: space(1000)
+    type(c_ptr) :: detached
+    integer :: length
+    call MPI_Buffer_attach(space, 4000)
+    call MPI_Buffer_detach(detached, length)
+    call check(c_associated(detached, c_loc(space)) .and. length == 4000, 'a detached buffer')
+    call MPI_Buffer_attach(MPI_BUFFER_AUTOMATIC, 0)
+    call MPI_Buffer_detach(detached, length)
+    call check(c_associated(detached, c_loc(MPI_BUFFER_AUTOMATIC)), 'automatic buffers')
   end subroutine
 
   subroutine sizes()

@@ -3,7 +3,7 @@ module functions
   use mpi_f08
   use, intrinsic :: iso_c_binding
   implicit none
-  integer :: handled = 0, deleted = 0, queried = 0, freed = 0, cancelled = 0
+  integer :: handled = 0, handler_calls = 0, deleted = 0, queried = 0, freed = 0, cancelled = 0
   type(MPI_Comm) :: handled_comm
 contains
   subroutine twice_the_sum(invec, inoutvec, len, datatype)
@@ -32,6 +32,7 @@ contains
     type(MPI_Comm) :: comm
     integer :: error_code
     handled = error_code
+    handler_calls = handler_calls + 1
     handled_comm = comm
   end subroutine
 
@@ -112,7 +113,7 @@ program callbacks
   logical :: flag
   integer(kind=MPI_ADDRESS_KIND) :: value
   type(MPI_Op) :: op, large, other
-  type(MPI_Errhandler) :: handler
+  type(MPI_Errhandler) :: handler, same
   type(MPI_Comm) :: copy
   type(MPI_Request) :: request
   type(MPI_Status) :: status
@@ -149,9 +150,16 @@ program callbacks
 
   call MPI_Comm_create_errhandler(note_error, handler)
   call MPI_Comm_set_errhandler(MPI_COMM_SELF, handler)
+  call MPI_Comm_get_errhandler(MPI_COMM_SELF, same)
+  if (same /= handler) error stop 'another handle of an error handler'
+  call MPI_Errhandler_free(same)
   call MPI_Send(number, 1, MPI_INTEGER, 5, 0, MPI_COMM_SELF, ierror)
   call MPI_Error_class(handled, number)
   if (number /= MPI_ERR_RANK .or. handled_comm /= MPI_COMM_SELF) error stop 'an error handler'
+  ! The binding looks up the number of dimensions, which has to cause no second error.
+  number = handler_calls
+  call MPI_Cart_sub(MPI_COMM_SELF, [.true.], copy, ierror)
+  if (ierror == MPI_SUCCESS .or. handler_calls /= number + 1) error stop 'one error of one call'
   call MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL)
   call MPI_Errhandler_free(handler)
 

@@ -30,6 +30,7 @@ program callbacks
   integer :: ierror, class, handler, key, value, copy, op, type, datatype_key, bytes
   integer(kind=MPI_ADDRESS_KIND) :: wide, base
   integer :: numbers(2)
+  integer, pointer :: nothing(:) => null()
   logical :: flag
   external :: least
   call MPI_Init(ierror)
@@ -44,6 +45,10 @@ program callbacks
   call MPI_Reduce_local(numbers(2), numbers(1), 1, MPI_INTEGER, op, ierror)
   if (numbers(1) /= 1) error stop 'an operator'
   call MPI_Op_free(op, ierror)
+
+  ! What is not significant for an operation in place is not read: there is nothing behind the pointer.
+  call MPI_Alltoallw(MPI_IN_PLACE, nothing, nothing, nothing, numbers, [1], [0], [MPI_INTEGER], MPI_COMM_SELF, ierror)
+  if (ierror /= MPI_SUCCESS .or. any(numbers /= [1, 1])) error stop 'an operation in place'
 
   call MPI_Keyval_create(old_copy, old_delete, key, 2, ierror)
   call MPI_Attr_put(MPI_COMM_SELF, key, -40, ierror)
