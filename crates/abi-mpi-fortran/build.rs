@@ -22,8 +22,8 @@ fn main() {
     link_to_mpi(&out);
 }
 
-/// Links the library to one that has the names of MPI's functions and no code, in place of the one that a program will load: cargo
-/// does not order two shared libraries of a workspace.
+/// Links the library to a stub with the names of MPI's functions and no code. A program loads the real library, which cargo may build
+/// after this one: it does not order two shared libraries of a workspace.
 fn link_to_mpi(out: &Path) {
     let (source, library) = (out.join("names.c"), out.join("libmpi_abi.so"));
     let functions = mpi_fortran::c_functions();

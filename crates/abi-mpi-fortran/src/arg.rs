@@ -151,7 +151,7 @@ pub(crate) fn count_from_one(indices: usize, count: usize) {
     }
 }
 
-/// The values of `.TRUE.` and `.FALSE.`: those that a program has set, or else those of gfortran and flang, which this sets.
+/// The values of `.TRUE.` and `.FALSE.`. A program may have set them; if not, this function sets the values of gfortran and flang.
 fn booleans() -> [i32; 2] {
     static KNOWN: OnceLock<[i32; 2]> = OnceLock::new();
     *KNOWN.get_or_init(|| {

@@ -1,8 +1,8 @@
 //! Entry points that no table describes: strings with lengths, spawned programs, values, and what only Fortran has.
 
 use crate::arg::{
-    address_of, address_of_items, address_of_text, as_logical, characters, codes, count as number_of, finish, handles, int, long,
-    put, put_logical, put_text, read, text_buffer, trimmed_text, write,
+    address_of, address_of_items, address_of_text, as_logical, characters, codes, count as number_of, finish,
+    handles, int, long, put, put_logical, put_text, read, text_buffer, trimmed_text, write,
 };
 use crate::c::*;
 use crate::entry::entry;

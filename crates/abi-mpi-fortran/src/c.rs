@@ -12,8 +12,8 @@ pub(crate) fn call_fortran<const COUNT: usize>(subroutine: usize, arguments: [us
     type Subroutine = extern "C-unwind" fn(usize, usize, usize, usize, usize, usize, usize);
     let mut words = [0; ARGUMENTS_MAX];
     words[..COUNT].copy_from_slice(&arguments);
-    // SAFETY: the program has passed this subroutine as one that takes these arguments. The caller removes arguments from the stack, so that
-    // a subroutine with fewer ignores the others. Tests: `callbacks_run_in_both_modules`.
+    // SAFETY: the program has passed the subroutine for this use, in which it takes `COUNT` addresses. A caller removes arguments from the
+    // stack, so that the further zeros are ignored. Tests: `callbacks_run_in_both_modules`.
     let subroutine = unsafe { std::mem::transmute::<usize, Subroutine>(subroutine) };
     let [a, b, c, d, e, f, g] = words;
     subroutine(a, b, c, d, e, f, g);

@@ -9,10 +9,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::arg::{address_of, address_of_text, finish, logical, put, read};
 use crate::c::{
-    MPI_Add_error_code, MPI_Add_error_string, MPI_Comm_call_errhandler, MPI_Comm_create_errhandler, MPI_Comm_toint, MPI_Errhandler_toint,
-    MPI_File_create_errhandler, MPI_File_toint, MPI_Op_create, MPI_Op_create_c, MPI_Op_toint,
-    MPI_Session_create_errhandler, MPI_Session_toint, MPI_Type_toint, MPI_Win_create_errhandler,
-    MPI_Win_toint, call_fortran,
+    MPI_Add_error_code, MPI_Add_error_string, MPI_Comm_call_errhandler, MPI_Comm_create_errhandler,
+    MPI_Comm_toint, MPI_Errhandler_toint, MPI_File_create_errhandler, MPI_File_toint, MPI_Op_create,
+    MPI_Op_create_c, MPI_Op_toint, MPI_Session_create_errhandler, MPI_Session_toint, MPI_Type_toint,
+    MPI_Win_create_errhandler, MPI_Win_toint, call_fortran,
 };
 use crate::entry::entry;
 

@@ -10,9 +10,9 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `entry` | the exported functions that the build script generates from the table of mpi-fortran |
-//! | `by_hand` | those that no table describes: strings with lengths, spawned programs, values |
+//! | `by_hand` | functions that no table describes: strings with lengths, spawned programs, values |
 //! | `attributes`, `callbacks`, `records` | functions of the program: of attributes; operators and error handlers; requests and files |
-//! | `arg`, `places` | arguments; addresses that stand for special arguments |
+//! | `arg`, `places` | arguments; special arguments that are known by their address |
 //! | `c` | the functions of C |
 
 mod arg;

@@ -11,16 +11,36 @@ use std::sync::OnceLock;
 
 use job::run_job;
 
-/// A folder with the libraries under their sonames, `mpif.h` and the compiled modules; `None` without a compiler.
-fn tools() -> Option<&'static Path> {
-    static TOOLS: OnceLock<Option<tempfile::TempDir>> = OnceLock::new();
-    let made = TOOLS.get_or_init(|| {
-        let probe =
-            Command::new("gfortran").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if !probe.is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: there is no gfortran here; apt-get install gfortran");
-            return None;
+/// Commands of compilers. Each installed compiler is tested. Debian's command for flang has a version in its name.
+const COMPILERS: [&str; 3] = ["gfortran", "flang-new", "flang-new-19"];
+/// Options that only gfortran has.
+const OF_GFORTRAN: [&str; 2] = ["-fallow-argument-mismatch", "-fcheck=all"];
+
+/// A compiler, with a folder of the libraries under their sonames, `mpif.h` and the modules that it has compiled.
+struct Tools {
+    compiler: &'static str,
+    folder: tempfile::TempDir,
+}
+
+/// All compilers that are installed; prints what is skipped if there is none.
+fn tools() -> &'static [Tools] {
+    static TOOLS: OnceLock<Vec<Tools>> = OnceLock::new();
+    TOOLS.get_or_init(|| {
+        let is_there = |compiler: &&str| {
+            let mut probe = Command::new(compiler);
+            let probe = probe.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+            probe.is_ok_and(|status| status.success())
+        };
+        let found: Vec<Tools> = COMPILERS.into_iter().filter(is_there).map(Tools::new).collect();
+        if found.is_empty() {
+            eprintln!("SKIPPED: there is no Fortran compiler here; apt-get install gfortran");
         }
+        found
+    })
+}
+
+impl Tools {
+    fn new(compiler: &'static str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         for name in ["libmpi_abi.so", "libmpi_abi_fortran.so"] {
             std::os::unix::fs::symlink(library(name), folder.path().join(format!("{name}.1")))
@@ -29,15 +49,32 @@ fn tools() -> Option<&'static Path> {
         for source in mpi_fortran::sources() {
             std::fs::write(folder.path().join(source.name), &source.text).expect("written");
             if source.is_module {
-                let mut compiler = Command::new("gfortran");
-                // All warnings are errors: the interfaces are for strict programs, too.
-                compiler.args(["-fsyntax-only", "-std=f2018", "-Wall", "-Wextra", "-Werror", source.name]);
-                run(compiler.current_dir(folder.path()));
+                let mut command = Command::new(compiler);
+                command.args(["-fsyntax-only", source.name]);
+                if compiler == "gfortran" {
+                    // All warnings are errors: the interfaces are for strict programs, too.
+                    command.args(["-std=f2018", "-Wall", "-Wextra", "-Werror"]);
+                }
+                run(command.current_dir(folder.path()));
             }
         }
-        Some(folder)
-    });
-    made.as_ref().map(tempfile::TempDir::path)
+        Self { compiler, folder }
+    }
+
+    /// The compiler, with the paths of the modules.
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.compiler);
+        command.arg("-I").arg(self.folder.path());
+        command
+    }
+
+    /// Adds the libraries to a command, which a program loads from their folder. By the older tag that folder precedes those of
+    /// LD_LIBRARY_PATH: cargo sets it to a folder that may hold older libraries.
+    fn link(&self, command: &mut Command) {
+        let folder = self.folder.path();
+        command.args(["libmpi_abi_fortran.so.1", "libmpi_abi.so.1"].map(|name| folder.join(name)));
+        command.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", folder.display()));
+    }
 }
 
 /// A library that cargo has built for this test.
@@ -67,20 +104,21 @@ impl Program {
     }
 }
 
-/// Compiles a program of tests/fortran and links it; `None` without a compiler.
-fn program(source: &str, options: &[&str]) -> Option<Program> {
-    let tools = tools()?;
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut compiler = Command::new("gfortran");
-    compiler.args(options).arg("-o").arg(folder.path().join("program")).arg("-J").arg(folder.path());
-    compiler
-        .arg("-I")
-        .arg(tools)
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fortran").join(source));
-    compiler.arg(tools.join("libmpi_abi_fortran.so.1")).arg(tools.join("libmpi_abi.so.1"));
-    // By the older tag this folder precedes those of LD_LIBRARY_PATH: cargo sets it to a folder that may hold older libraries.
-    run(compiler.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", tools.display())));
-    Some(Program { folder })
+/// Compiles a program of tests/fortran by each compiler, and links it.
+fn programs(source: &str, options: &[&str]) -> Vec<Program> {
+    let compile = |tools: &Tools| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut compiler = tools.command();
+        let is_known = |option: &&&str| tools.compiler == "gfortran" || !OF_GFORTRAN.contains(*option);
+        compiler.args(options.iter().filter(is_known));
+        // Modules of the program are written to the working directory.
+        compiler.current_dir(folder.path()).args(["-o", "program"]);
+        compiler.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fortran").join(source));
+        tools.link(&mut compiler);
+        run(&mut compiler);
+        Program { folder }
+    };
+    tools().iter().map(compile).collect()
 }
 
 /// Goal: programs with each of the three interfaces run, alone and as ranks of a job over both devices.
@@ -92,16 +130,14 @@ fn programs_run_on_both_modules() {
         ("hello_mpif.f", ["the total is 1", "the total is 6"]),
     ];
     for (source, [alone, of_three]) in outputs {
-        let Some(program) = program(source, &["-fallow-argument-mismatch"]) else { return };
-        if source != "ring_mpi.f90" {
-            assert_eq!(run(&mut Command::new(program.path())).trim_end(), alone, "{source}");
-        }
-        for device in ["shm", "iwarp"] {
-            assert_eq!(
-                run_job(&program.path(), 3, &[("NICETY_DEVICE", device)]),
-                [of_three],
-                "{source} on {device}"
-            );
+        for program in programs(source, &["-fallow-argument-mismatch"]) {
+            if source != "ring_mpi.f90" {
+                assert_eq!(run(&mut Command::new(program.path())).trim_end(), alone, "{source}");
+            }
+            for device in ["shm", "iwarp"] {
+                let said = run_job(&program.path(), 3, &[("NICETY_DEVICE", device)]);
+                assert_eq!(said, [of_three], "{source} on {device}");
+            }
         }
     }
 }
@@ -109,18 +145,24 @@ fn programs_run_on_both_modules() {
 /// Goal: strings, LOGICAL, indices, statuses, handles, large counts, datatypes and windows arrive as Fortran has them.
 #[test]
 fn arguments_are_converted() {
-    let Some(program) = program("arguments_f08.f90", &["-fcheck=all"]) else { return };
-    assert_eq!(run(&mut Command::new(program.path())), "all arguments are right\n");
+    for program in programs("arguments_f08.f90", &["-fcheck=all"]) {
+        assert_eq!(run(&mut Command::new(program.path())), "all arguments are right\n");
+    }
 }
 
 /// Goal: C calls functions of the program with Fortran's arguments, for both kinds of handles.
 #[test]
 fn callbacks_run_in_both_modules() {
-    let Some(older) = program("callbacks_mpi.f90", &[]) else { return };
-    assert_eq!(run(&mut Command::new(older.path())), "all functions were called\n");
-    let Some(newer) = program("callbacks_f08.f90", &[]) else { return };
-    let file = newer.folder.path().join("file");
-    assert_eq!(run(Command::new(newer.path()).arg(&file)), "all functions were called\n");
+    for source in ["callbacks_mpi.f90", "callbacks_f08.f90"] {
+        for program in programs(source, &[]) {
+            let file = program.folder.path().join("file");
+            assert_eq!(
+                run(Command::new(program.path()).arg(&file)),
+                "all functions were called\n",
+                "{source}"
+            );
+        }
+    }
 }
 
 /// Goal: a program's own copy of a common block, and the modules' variables, are one address for the library, however the program
@@ -134,8 +176,9 @@ fn special_arguments_have_one_address() {
         for (source, wanted) in
             [("hello_mpif.f", "the total is 6"), ("../../examples/pi.f90", "pi is 3.14159265")]
         {
-            let Some(program) = program(source, options) else { return };
-            assert_eq!(run_job(&program.path(), 3, &[]), [wanted], "{source} with {options:?}");
+            for program in programs(source, options) {
+                assert_eq!(run_job(&program.path(), 3, &[]), [wanted], "{source} with {options:?}");
+            }
         }
     }
 }
@@ -162,10 +205,11 @@ fn operator_too_many_is_an_error_with_a_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = folder.path().join("many.f90");
     std::fs::write(&source, text).expect("written");
-    let Some(program) = program(source.to_str().expect("a path"), &[]) else { return };
-    let said = run(&mut Command::new(program.path()));
-    assert!(said.starts_with("256: ") && said.contains("256 different functions"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    for program in programs(source.to_str().expect("a path"), &[]) {
+        let said = run(&mut Command::new(program.path()));
+        assert!(said.starts_with("256: ") && said.contains("256 different functions"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
 }
 
 /// The dynamic symbols of the library.
@@ -194,7 +238,6 @@ fn every_function_is_exported_for_each_interface() {
 /// Goal: as above, of what the linker sees. Method: a program that refers to every procedure of the modules, by its interface, is linked.
 #[test]
 fn a_program_with_every_procedure_links() {
-    let Some(tools) = tools() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     for module in ["mpi", "mpi_f08"] {
         let text = mpi_fortran::sources().into_iter().find(|source| source.name == format!("{module}.f90"));
@@ -213,8 +256,11 @@ fn a_program_with_every_procedure_links() {
         );
         let path = folder.path().join(format!("{module}.f90"));
         std::fs::write(&path, source).expect("written");
-        let mut compiler = Command::new("gfortran");
-        compiler.arg("-I").arg(tools).arg("-o").arg(folder.path().join(module)).arg(&path);
-        run(compiler.arg(tools.join("libmpi_abi_fortran.so.1")).arg(tools.join("libmpi_abi.so.1")));
+        for tools in tools() {
+            let mut compiler = tools.command();
+            compiler.arg("-o").arg(folder.path().join(module)).arg(&path);
+            tools.link(&mut compiler);
+            run(&mut compiler);
+        }
     }
 }

@@ -121,7 +121,7 @@ fn intent(function: &Function, argument: &Argument) -> &'static str {
     }
 }
 
-/// Whether Fortran can tell a call of one function from a call of the other by the arguments.
+/// Whether the arguments of two functions differ, so that one generic name can have both.
 pub(crate) fn is_distinct(one: &Function, other: &Function) -> bool {
     let kinds = |function: &Function| -> Vec<String> {
         let kind = |argument: &Argument| match argument.base {

@@ -1,6 +1,6 @@
 //! The Fortran bindings of MPI 5.0 as texts, generated from the C prototypes of the ABI and one table of what they do not say.
 //!
-//! | module | what it generates | who uses it |
+//! | function | what it generates | used by |
 //! |---|---|---|
 //! | [`entry_points`], [`c_declarations`] | Rust code: `mpi_send_` and the others | the build script of abi-mpi-fortran |
 //! | [`sources`] | `mpif.h` and the modules `mpi` and `mpi_f08` | `nicety mpifort`, which compiles them at the first use of a compiler |

@@ -17,7 +17,7 @@ pub struct Source {
     pub is_module: bool,
 }
 
-/// All generated files; modules stand after those that they use.
+/// All generated files, each module after the modules that it uses.
 pub fn sources() -> Vec<Source> {
     let module = |name, text| Source { name, text, is_module: true };
     vec![
@@ -42,7 +42,7 @@ const VALUES: [(&str, &str); 4] = [
     ("MPI_AINT_ADD", "INTEGER(KIND=MPI_ADDRESS_KIND)"),
     ("MPI_AINT_DIFF", "INTEGER(KIND=MPI_ADDRESS_KIND)"),
 ];
-/// The addresses that stand for special arguments: the constant, its shape in mpif.h, and its common block.
+/// Constants that are known by their address: the name with its shape in mpif.h, its type, and its common block.
 const ADDRESSES: [(&str, &str, &str); 10] = [
     ("MPI_BOTTOM", "INTEGER", "mpi_fortran_bottom"),
     ("MPI_IN_PLACE", "INTEGER", "mpi_fortran_in_place"),
@@ -237,7 +237,7 @@ fn mpi_f08() -> String {
     text
 }
 
-/// Whether a function takes a function of the program: two of them cannot be told apart by it.
+/// Whether a function takes a function of the program. Such an argument does not make two specific procedures distinguishable.
 fn takes_function(function: &Function) -> bool {
     function.arguments.iter().any(|argument| matches!(argument.base, table::Base::Callback(_)))
 }
@@ -256,7 +256,7 @@ fn only_in_fortran(prefix: &str) -> String {
     )
 }
 
-/// The types of functions that a program passes, and predefined functions of these types.
+/// The abstract interfaces of functions that a program passes, and predefined functions with these interfaces.
 fn callbacks() -> String {
     let mut text = include_str!("../fortran/callbacks.f90").to_owned();
     text.push_str("  abstract interface\n");

@@ -1,8 +1,8 @@
 //! The folder with `mpif.h` and the compiled modules `mpi` and `mpi_f08`, which `nicety mpifort` makes for a compiler at its first use.
 //!
 //! Files of modules have a format of the compiler, and of its version. Their folder is therefore in the user's cache, under a name made
-//! of what the compiler says about its version and of the sources. It is made under another name and then renamed, so that of several
-//! processes at once each finds a complete folder.
+//! of what the compiler says about its version and of the sources. It is made under another name and then renamed, so that
+//! each of several concurrent processes finds a complete folder.
 
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

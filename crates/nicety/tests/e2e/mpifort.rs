@@ -15,8 +15,8 @@ fn has_compiler() -> bool {
     there
 }
 
-/// Goal: programs of all three interfaces compile at the first use of a compiler, also where a build compiles several files at once, and
-/// a line says once where the modules are.
+/// Goal: programs of all three interfaces compile at the first use of a compiler, also when a build compiles several files concurrently,
+/// and one line says where the modules are.
 #[test]
 fn modules_are_compiled_once_for_builds_with_several_processes() {
     if !has_compiler() {

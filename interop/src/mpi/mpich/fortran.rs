@@ -174,7 +174,7 @@ impl Suite {
         let (own, older) = (self.tests.join(folder), self.tests.join("f77").join(part));
         let built = self.folder.join(folder);
         fs::create_dir_all(&built)?;
-        // Programs for windows include a header of those for attributes.
+        // Programs for windows include a header from the folder for attributes.
         let headers = [files(&older)?, files(&self.tests.join("f77/attr"))?].concat();
         for file in headers.iter().filter(|file| file.to_string_lossy().ends_with(".h.in")) {
             let text =
