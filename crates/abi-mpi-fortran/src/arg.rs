@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 
 use crate::c::{
     MPI_Abi_get_fortran_booleans, MPI_Abi_set_fortran_booleans, MPI_Cartdim_get, MPI_Comm_rank,
-    MPI_Comm_remote_size, MPI_Comm_size, MPI_Comm_test_inter, MPI_Dist_graph_neighbors_count,
-    MPI_Graph_neighbors_count, MPI_Topo_test,
+    MPI_Comm_remote_size, MPI_Comm_size, MPI_Comm_test_inter, MPI_Dist_graph_neighbors_count, MPI_Finalized,
+    MPI_Graph_neighbors_count, MPI_Initialized, MPI_Topo_test,
 };
 use crate::places;
 
@@ -154,11 +154,18 @@ pub(crate) fn count_from_one(indices: usize, count: usize) {
 /// The values of `.TRUE.` and `.FALSE.`. A program may have set them; if not, this function sets the values of gfortran and flang.
 fn booleans() -> [i32; 2] {
     static KNOWN: OnceLock<[i32; 2]> = OnceLock::new();
+    let usual = [1_i32, 0_i32];
+    // Functions that may be called at any time have LOGICAL arguments, but the library may be asked only between initialization and
+    // finalization (MPI 5.0, section 11.4.1).
+    let is_running = || number(|flag| MPI_Initialized(flag)) != 0 && number(|flag| MPI_Finalized(flag)) == 0;
+    if KNOWN.get().is_none() && !is_running() {
+        return usual;
+    }
     *KNOWN.get_or_init(|| {
-        let ([mut yes, mut no], mut is_set) = ([1_i32, 0_i32], 0_i32);
+        let ([mut yes, mut no], mut is_set) = (usual, 0_i32);
         MPI_Abi_get_fortran_booleans(4, address_of(&mut yes), address_of(&mut no), address_of(&mut is_set));
         if is_set == 0 {
-            [yes, no] = [1, 0];
+            [yes, no] = usual;
             MPI_Abi_set_fortran_booleans(4, address_of(&mut yes), address_of(&mut no));
         }
         [yes, no]
