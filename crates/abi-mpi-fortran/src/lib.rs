@@ -1,7 +1,8 @@
 //! `libmpi_abi_fortran.so.1`: MPI's entry points for Fortran, such as `mpi_send_`, over the C functions of MPI 5.0's standard ABI.
 //!
-//! Any library of that ABI may be below: handles are converted by its `MPI_*_fromint` and `MPI_*_toint`. Statuses have one layout in both
-//! languages, so that only handles, `LOGICAL` values, strings, indices and special addresses are converted.
+//! It works on any library of that ABI, whose `MPI_*_fromint` and `MPI_*_toint` convert handles, if nonblocking calls copy their arrays of
+//! datatypes, which exist during the call only. Statuses have one layout in both languages, so that only handles, `LOGICAL` values, strings,
+//! indices and special addresses are converted.
 //!
 //! The names and conventions are those of gfortran, which flang shares: lower case, an underscore at the end, arguments by address, the
 //! lengths of strings after all others. `mpif.h`, `mpi` and `mpi_f08` (crate mpi-fortran) call the same entry points: a `TYPE(MPI_Comm)` is

@@ -115,7 +115,7 @@ fn run(compiler: &[OsString], set: impl FnOnce(&mut Command) -> &mut Command) ->
     let said = String::from_utf8_lossy(&output.stderr);
     let error = said.lines().find(|line| line.contains("rror")).unwrap_or_default();
     Err(Failure::run(format!(
-        "the compiler {name} does not accept MPI's interfaces: {error}; gfortran 9 or newer does, name it by FC"
+        "the compiler {name} does not accept MPI's interfaces: {error}; gfortran 12 and flang 19 do; name one by FC"
     )))
 }
 
