@@ -6,6 +6,8 @@
 //! [`call_function`], which turns an exception into an error; the firewall throws the exception again when the MPI call returns to
 //! the program.
 
+use std::sync::Mutex;
+
 use datatypes::{Datatype, Error, ErrorKind, UserFunction};
 use mpi::{Class, Conversion, Generalized};
 
@@ -30,6 +32,28 @@ impl ErrorHandlerFunction {
             handler(&raw mut handle, &raw mut code);
         }
         code
+    }
+}
+
+/// A program's error handler with its handle.
+#[derive(Debug)]
+pub(crate) struct UserHandler {
+    pub(crate) function: ErrorHandlerFunction,
+    pub(crate) handle: Mutex<CountedHandle>,
+}
+
+/// A handle that several calls return, because programs compare handles.
+#[derive(Debug, Default)]
+pub(crate) struct CountedHandle {
+    /// `None` after it was freed, while objects still have the handler.
+    pub(crate) value: Option<types::Errhandler>,
+    /// How often the handle was returned and not freed.
+    pub(crate) references: usize,
+}
+
+impl UserHandler {
+    pub(crate) fn new(function: Address) -> Self {
+        Self { function: ErrorHandlerFunction(function), handle: Mutex::default() }
     }
 }
 

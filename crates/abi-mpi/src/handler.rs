@@ -11,8 +11,7 @@ use host::{EventCount, Span};
 use mpi::Errhandler;
 
 use crate::answer::{ErrhandlerOwner, Fault};
-use crate::callback::ErrorHandlerFunction;
-use crate::calls::errhandler::UserHandler;
+use crate::callback::{ErrorHandlerFunction, UserHandler};
 use crate::clock::host;
 use crate::constants as c;
 use crate::objects::get;

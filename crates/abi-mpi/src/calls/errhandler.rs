@@ -1,31 +1,16 @@
 //! Error handlers of communicators, windows, files and sessions, predefined and user-defined (MPI 5.0, section 9.3).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ffi::{Out, lock};
 use mpi::Errhandler;
 
 use crate::answer::{Answer, Fault};
-use crate::callback::ErrorHandlerFunction;
+use crate::callback::UserHandler;
 use crate::constants as c;
 use crate::handler::{errhandler_of_file, set_null_file_errhandler};
 use crate::objects::{get, insert, remove};
 use crate::types::{self, Address, Comm, File, Handle, Session, Win, kind};
-
-/// A program's error handler, and its handle.
-pub(crate) struct UserHandler {
-    pub(crate) function: ErrorHandlerFunction,
-    known: Mutex<Known>,
-}
-
-/// What the program knows of a handler.
-#[derive(Default)]
-struct Known {
-    /// Its handle; `None` once it was freed, while objects still have the handler.
-    handle: Option<types::Errhandler>,
-    /// How often the handle has been returned and not been freed. Programs compare handles, so that each call returns the same one.
-    references: usize,
-}
 
 /// The program's handler, if it is one.
 fn user_handler(errhandler: &Errhandler) -> Option<&UserHandler> {
@@ -40,8 +25,7 @@ pub(crate) fn comm_create_errhandler(function: Address, errhandler: Out<types::E
     if function == Address(0) {
         return Err(Fault::new(c::MPI_ERR_ARG, "the function is NULL"));
     }
-    let user = UserHandler { function: ErrorHandlerFunction(function), known: Mutex::default() };
-    errhandler.set(handle(Errhandler::User(Arc::new(user)))?);
+    errhandler.set(handle(Errhandler::User(Arc::new(UserHandler::new(function))))?);
     Ok(())
 }
 
@@ -122,12 +106,12 @@ fn handle(errhandler: Errhandler) -> Answer<types::Errhandler> {
         Errhandler::Return => return Ok(Handle::new(c::MPI_ERRORS_RETURN)),
         user => user.clone(),
     };
-    let mut known = user_handler(&errhandler).map(|user| lock(&user.known));
-    let existing = known.as_ref().and_then(|known| known.handle);
+    let mut counted = user_handler(&errhandler).map(|user| lock(&user.handle));
+    let existing = counted.as_ref().and_then(|counted| counted.value);
     let handle = existing.map_or_else(|| insert::<kind::Errhandler>(user), Ok)?;
-    if let Some(known) = &mut known {
-        known.handle = Some(handle);
-        known.references += 1;
+    if let Some(counted) = &mut counted {
+        counted.value = Some(handle);
+        counted.references += 1;
     }
     Ok(handle)
 }
@@ -168,10 +152,10 @@ pub(crate) fn errhandler_free(errhandler: Out<types::Errhandler>) -> Answer {
     let handle = errhandler.get().unwrap_or(Handle::new(c::MPI_ERRHANDLER_NULL));
     // Predefined handlers have no references: freeing one only resets the handle.
     if let Some(user) = user_handler(&*get(handle, "errhandler")?) {
-        let mut known = lock(&user.known);
-        known.references = known.references.saturating_sub(1);
-        if known.references == 0 {
-            known.handle = None;
+        let mut counted = lock(&user.handle);
+        counted.references = counted.references.saturating_sub(1);
+        if counted.references == 0 {
+            counted.value = None;
             remove(handle);
         }
     }

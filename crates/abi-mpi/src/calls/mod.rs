@@ -25,7 +25,7 @@ mod collective;
 mod comm;
 mod dynamic;
 mod environment;
-pub(crate) mod errhandler;
+mod errhandler;
 mod error;
 mod fortran;
 mod group;

@@ -1,10 +1,10 @@
 //! MPICH's tests in Fortran: `f77` includes `mpif.h`, `f90` is the same by `use mpi`, which a script of the checkout makes, with a few of its
 //! own, and `f08` is by `use mpi_f08`. Some programs consist of Fortran and C.
 
-use super::{Suite, lists};
+use super::lists::{self, Entry};
+use super::suite::Suite;
 use crate::makefile::{joined, values};
 use anyhow::{Context, Result, ensure};
-use lists::Entry;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -254,7 +254,8 @@ impl Suite {
         let files = self.sources(folder, program)?;
         let is_all_c = files.iter().all(|file| file.ends_with(".c"));
         let part = folder.split_once('/').map_or("", |(_, part)| part);
-        let places = [sources.clone(), built.clone(), self.tests.join("f77").join(part)];
+        // What is built comes last: it has copies of earlier runs.
+        let places = [sources.clone(), self.tests.join("f77").join(part), built.clone()];
         let find = |file: &String| {
             let found = places.iter().map(|place| place.join(file)).find(|path| path.is_file());
             found.with_context(|| format!("{file} is not in the checkout"))
