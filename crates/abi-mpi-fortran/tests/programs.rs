@@ -145,8 +145,22 @@ fn programs_run_on_both_modules() {
 /// Goal: strings, LOGICAL, indices, statuses, handles, large counts, datatypes and windows arrive as Fortran has them.
 #[test]
 fn arguments_are_converted() {
-    for program in programs("arguments_f08.f90", &["-fcheck=all"]) {
-        assert_eq!(run(&mut Command::new(program.path())), "all arguments are right\n");
+    for options in ["-fcheck=all", "-O2"] {
+        for program in programs("arguments_f08.f90", &[options]) {
+            assert_eq!(run(&mut Command::new(program.path())), "all arguments are right\n", "{options}");
+        }
+    }
+}
+
+/// Goal: programs without `MPI_F_sync_reg` see what nonblocking calls have received, also if the compiler optimizes.
+#[test]
+fn nonblocking_buffers_are_read_again() {
+    for source in ["nonblocking_f08.f90", "nonblocking_mpi.f90"] {
+        for options in ["-O0", "-O1", "-O2", "-O3"] {
+            for program in programs(source, &[options]) {
+                assert_eq!(run(&mut Command::new(program.path())), "received 789\n", "{source} {options}");
+            }
+        }
     }
 }
 

@@ -67,10 +67,11 @@ fn declaration(function: &Function, argument: &Argument, module: Module) -> Stri
     let name = &argument.name;
     let is_choice = argument.is_choice() || argument.has("detached") && module != Module::F08;
     if is_choice {
-        // Each compiler reads its own directive: an actual argument may have any type and rank.
+        // Each compiler reads its own directive: an actual argument may have any type and rank. A target may be accessed after the call:
+        // gfortran would otherwise keep what a nonblocking call receives in a register.
         let intent = if argument.is_const { ", intent(in)" } else { "" };
         return format!(
-            "      !GCC$ ATTRIBUTES NO_ARG_CHECK :: {name}\n      !DIR$ IGNORE_TKR {name}\n      type(*), dimension(*){intent} :: {name}\n"
+            "      !GCC$ ATTRIBUTES NO_ARG_CHECK :: {name}\n      !DIR$ IGNORE_TKR {name}\n      type(*), target, dimension(*){intent} :: {name}\n"
         );
     }
     if let Base::Callback(kind) = argument.base {

@@ -32,8 +32,8 @@ pub fn sources() -> Vec<Source> {
 const WITH_ATTRIBUTES: [(&str, &str); 3] = [("Comm", "Comm"), ("Type", "Datatype"), ("Win", "Win")];
 /// The kinds of objects with error handlers.
 const WITH_HANDLERS: [&str; 4] = ["Comm", "File", "Session", "Win"];
-/// Constants about what the interfaces can do: a compiler copies a section of an array to pass it, and may move accesses of a buffer
-/// across a call (MPI 5.0, section 19.1.2).
+/// Constants about what the interfaces can do: a compiler copies a section of an array to pass it, and buffers have no attribute
+/// `ASYNCHRONOUS` (MPI 5.0, section 19.1.2).
 const ABILITIES: [&str; 2] = ["MPI_SUBARRAYS_SUPPORTED", "MPI_ASYNC_PROTECTS_NONBLOCKING"];
 /// Functions of MPI that return values.
 const VALUES: [(&str, &str); 4] = [
@@ -246,7 +246,7 @@ fn takes_function(function: &Function) -> bool {
 fn only_in_fortran(prefix: &str) -> String {
     format!(
         "    subroutine {prefix}MPI_F_sync_reg(buf)\n      import\n      !GCC$ ATTRIBUTES NO_ARG_CHECK :: buf\n      \
-         !DIR$ IGNORE_TKR buf\n      type(*), dimension(*) :: buf\n    end subroutine\n    \
+         !DIR$ IGNORE_TKR buf\n      type(*), target, dimension(*) :: buf\n    end subroutine\n    \
          subroutine {prefix}MPI_Status_f2f08(f_status, f08_status, ierror)\n      import\n      \
          integer, intent(in) :: f_status(MPI_STATUS_SIZE)\n      type(MPI_Status), intent(out) :: f08_status\n      \
          integer, optional, intent(out) :: ierror\n    end subroutine\n    \
