@@ -164,6 +164,50 @@ static void reductions(void) {
     OK(MPI_Type_free(&pair));
 }
 
+static int element_ints;
+
+/* Adds elements of element_ints integers and a gap of one. */
+static void add_elements(void *in_, void *inout_, int *len, MPI_Datatype *type) {
+    (void) type;
+    for (int element = 0; element < *len; element++)
+        for (int at = 0; at < element_ints; at++) {
+            int place = element * (element_ints + 1) + at;
+            ((int *) inout_)[place] += ((int *) in_)[place];
+        }
+}
+
+/* Reductions of fewer elements than there are processes, each longer than a message's data usually are. */
+static void long_elements(void) {
+    static const int lengths[] = {1000, 3000, 5000, 20000, 300000};
+    MPI_Op add;
+    OK(MPI_Op_create(add_elements, 1, &add));
+    for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        MPI_Datatype packed, gapped;
+        element_ints = lengths[i];
+        OK(MPI_Type_contiguous(element_ints, MPI_INT, &packed));
+        OK(MPI_Type_create_resized(packed, 0, (MPI_Aint) sizeof(int) * (element_ints + 1), &gapped));
+        OK(MPI_Type_commit(&gapped));
+        for (int count = 1; count <= 3; count++) {
+            int ints = count * (element_ints + 1), sum = size * (size - 1) / 2;
+            int *from = malloc(sizeof(int) * ints), *into = malloc(sizeof(int) * ints);
+            for (int at = 0; at < ints; at++) from[at] = at + rank, into[at] = -1;
+            OK(MPI_Allreduce(from, into, count, gapped, add, comm));
+            for (int at = 0; at < ints; at++) CHECK(into[at] == ((at + 1) % (element_ints + 1) ? size * at + sum : -1));
+            for (int at = 0; at < ints; at++) into[at] = -1;
+            OK(MPI_Reduce(from, into, count, gapped, add, size - 1, comm));
+            for (int at = 0; at < ints && rank == size - 1; at++)
+                CHECK(into[at] == ((at + 1) % (element_ints + 1) ? size * at + sum : -1));
+            OK(MPI_Allreduce(MPI_IN_PLACE, from, count, gapped, add, comm));
+            for (int at = 0; at < ints; at++) CHECK(from[at] == ((at + 1) % (element_ints + 1) ? size * at + sum : at + rank));
+            free(from);
+            free(into);
+        }
+        OK(MPI_Type_free(&gapped));
+        OK(MPI_Type_free(&packed));
+    }
+    OK(MPI_Op_free(&add));
+}
+
 /* The address is invalid, and a compiler that sees that would warn. */
 static int *volatile unweighted = MPI_UNWEIGHTED;
 
@@ -308,6 +352,7 @@ int main(void) {
     for (int root = 0; root < size; root++) rooted(root);
     among_all();
     reductions();
+    long_elements();
     neighbours();
     partitioned();
     hardware();

@@ -171,7 +171,9 @@ impl ShmColl {
             true => into.copy_data_from(&own),
             false => self.read_chunk(last, rounds.operand(last, self.me), &into, rounds.reduction.call)?,
         }
-        for member in (0..last).rev() {
+        // With fewer elements than members, a part may be empty.
+        let others = if count > 0 { 0..last } else { 0..0 };
+        for member in others.rev() {
             if member == self.me {
                 into.reduce(&own, op)?;
                 continue;
