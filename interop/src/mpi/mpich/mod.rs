@@ -238,8 +238,10 @@ impl Table {
             devices.iter().map(|device| format!("{device:>10}: passed failed left out")).collect();
         println!("{:<16}{heads}", "");
         for (folder, row) in &self.counts {
-            let cells =
-                row.values().map(|of| format!("{:>18} {:>6} {:>8}", of.passed, of.failed, of.left_out));
+            let cells = devices
+                .iter()
+                .filter_map(|device| row.get(*device))
+                .map(|of| format!("{:>18} {:>6} {:>8}", of.passed, of.failed, of.left_out));
             println!("{folder:<16}{}", cells.collect::<String>());
         }
         for (why, number) in &self.left_out {
