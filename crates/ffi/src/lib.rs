@@ -21,6 +21,7 @@
 //! object on the table itself.
 
 mod address;
+mod at_exit;
 mod c_buffer;
 mod callback;
 mod firewall;
@@ -31,6 +32,7 @@ mod pointer;
 mod reserve_alloc;
 mod sync;
 
+pub use at_exit::report_at_exit;
 pub use address::{BadAddress, SockAddr};
 pub use c_buffer::CBuffer;
 pub use callback::{Thrown, Uncaught, call, rethrow};

@@ -156,5 +156,10 @@ pub fn request(pid: i32, line: &str) -> std::result::Result<String, String> {
 /// What each rule of the process's devices did, for its end.
 #[must_use]
 pub fn remaining_report() -> Vec<String> {
+    let own = getpid().as_raw_nonzero().get();
+    if served().1 != Some(own) {
+        // A forked child, whose parent reports.
+        return Vec::new();
+    }
     live().iter().flat_map(|device| device.engine.report()).collect()
 }

@@ -229,7 +229,9 @@ mod tests {
 
     fn engine(seed: u64, rules: &[&str]) -> Engine {
         let engine = Engine::new(&host::real::host(), seed);
-        rules.iter().for_each(|rule| drop(engine.add(rule.parse().expect(rule), "test".into())));
+        for rule in rules {
+            engine.add(rule.parse().expect(rule), "test".into());
+        }
         engine
     }
 

@@ -94,7 +94,6 @@ impl Plans {
             if wc.status == WcStatus::WrFlushErr {
                 continue;
             }
-            let was_ok = wc.is_ok();
             plan.kept_reason.get_or_init(|| plan.reason);
             *wc = Wc {
                 wr_id: wc.wr_id,
@@ -103,7 +102,8 @@ impl Plans {
                 qp_num: wc.qp_num,
                 ..Wc::default()
             };
-            if was_ok && let Some(qp) = plan.qp.upgrade() {
+            // A receive without data has succeeded. On InfiniBand a local error is not noticed by the peer either.
+            if let Some(qp) = plan.qp.upgrade() {
                 qp.to_error();
             }
         }

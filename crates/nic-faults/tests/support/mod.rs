@@ -14,7 +14,7 @@ use verbs::{
 
 /// A device below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nic {
+pub(crate) enum Nic {
     Shm,
     Iwarp,
     /// A card of a modelled machine, in simulated time.
@@ -22,10 +22,10 @@ pub enum Nic {
 }
 
 /// All of them.
-pub const ALL: [Nic; 3] = [Nic::Shm, Nic::Iwarp, Nic::Model("mt23108-nicmem")];
+pub(crate) const ALL: [Nic; 3] = [Nic::Shm, Nic::Iwarp, Nic::Model("mt23108-nicmem")];
 
 /// Long enough for whatever has to happen; no result depends on it.
-pub const PATIENCE: host::Span = host::Span::from_secs(20);
+pub(crate) const PATIENCE: host::Span = host::Span::from_secs(20);
 
 fn below(nic: Nic, host: &Host) -> Device {
     match nic {
@@ -39,7 +39,7 @@ fn below(nic: Nic, host: &Host) -> Device {
 }
 
 /// A device in front of it with these rules.
-pub fn faulty(nic: Nic, host: &Host, seed: u64, rules: &[&str]) -> Device {
+pub(crate) fn faulty(nic: Nic, host: &Host, seed: u64, rules: &[&str]) -> Device {
     let rules: Vec<(Rule, String)> =
         rules.iter().map(|rule| (rule.parse().expect(rule), "test".to_owned())).collect();
     let config = FaultsConfig { rules, seed, has_control: false };
@@ -48,7 +48,7 @@ pub fn faulty(nic: Nic, host: &Host, seed: u64, rules: &[&str]) -> Device {
 
 /// Runs `body` with a device with these rules, which connects, and one without, which listens. In simulated time the
 /// result is how the world ended.
-pub fn run(
+pub(crate) fn run(
     nic: Nic,
     seed: u64,
     rules: &'static [&'static str],
@@ -75,18 +75,18 @@ pub fn run(
 }
 
 /// One side of a connection.
-pub struct End {
-    pub device: Device,
-    pub pd: Pd,
-    pub cq: Cq,
-    pub recv_cq: Cq,
-    pub cm: Cm,
-    pub qp: Qp,
-    pub mr: Mr,
+pub(crate) struct End {
+    pub(crate) device: Device,
+    pub(crate) pd: Pd,
+    pub(crate) cq: Cq,
+    pub(crate) recv_cq: Cq,
+    pub(crate) cm: Cm,
+    pub(crate) qp: Qp,
+    pub(crate) mr: Mr,
 }
 
 impl End {
-    pub fn new(device: &Device) -> Self {
+    pub(crate) fn new(device: &Device) -> Self {
         let pd = device.alloc_pd().expect("a domain");
         let (cq, recv_cq) = (device.create_cq(256).expect("a queue"), device.create_cq(256).expect("a queue"));
         let qp = pd.create_qp(&QpInit::new(&cq).recv_cq(&recv_cq)).expect("a queue pair");
@@ -96,40 +96,40 @@ impl End {
         Self { device: device.clone(), pd, cq, recv_cq, cm, qp, mr }
     }
 
-    pub fn deadline(&self) -> Option<Time> {
+    pub(crate) fn deadline(&self) -> Option<Time> {
         self.device.host().after(PATIENCE)
     }
 
-    pub fn event(&self) -> CmEvent {
+    pub(crate) fn event(&self) -> CmEvent {
         self.cm.get_event(self.deadline()).expect("an event of a connection")
     }
 
-    pub fn send_done(&self) -> Wc {
+    pub(crate) fn send_done(&self) -> Wc {
         self.cq.wait(self.deadline()).expect("a completion of a request")
     }
 
-    pub fn recv_done(&self) -> Wc {
+    pub(crate) fn recv_done(&self) -> Wc {
         self.recv_cq.wait(self.deadline()).expect("a completion of a receive")
     }
 
-    pub fn post_recv(&self, wr_id: u64) {
+    pub(crate) fn post_recv(&self, wr_id: u64) {
         self.qp.post_recv(&RecvWr::new(wr_id, &[self.mr.sge(0, 64)])).expect("a receive");
     }
 
-    pub fn post(&self, wr: &SendWr<'_>) {
+    pub(crate) fn post(&self, wr: &SendWr<'_>) {
         self.qp.post_send(wr).expect("a request");
     }
 
     /// The ids and statuses of the next completions of requests.
-    pub fn statuses(&self, count: usize) -> Vec<(u64, WcStatus)> {
+    pub(crate) fn statuses(&self, count: usize) -> Vec<(u64, WcStatus)> {
         (0..count).map(|_| self.send_done()).map(|wc| (wc.wr_id, wc.status)).collect()
     }
 
-    pub fn faults(&self) -> FaultHandle {
+    pub(crate) fn faults(&self) -> FaultHandle {
         FaultHandle::of(&self.device).expect("a device of faults")
     }
 
-    pub fn until_disconnected(&self) {
+    pub(crate) fn until_disconnected(&self) {
         match self.event() {
             CmEvent::Disconnected { qp_num } if qp_num == self.qp.num() => {}
             other => panic!("expected Disconnected, got {other:?}"),
@@ -138,7 +138,7 @@ impl End {
 }
 
 /// Connects two ends.
-pub fn connect(a: &End, b: &End, addr: SocketAddr) {
+pub(crate) fn connect(a: &End, b: &End, addr: SocketAddr) {
     let listener = b.cm.listen(addr, 8).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("a connect");
     accept(b);
@@ -148,13 +148,13 @@ pub fn connect(a: &End, b: &End, addr: SocketAddr) {
 }
 
 /// Accepts the next request.
-pub fn accept(b: &End) {
+pub(crate) fn accept(b: &End) {
     let CmEvent::ConnectRequest(request) = b.event() else { panic!("expected a connect request") };
     b.cm.accept(request, &b.qp, &ConnParam::default()).expect("an accept");
 }
 
 /// Two connected ends.
-pub fn pair(a: &Device, b: &Device, addr: SocketAddr) -> (End, Arc<End>) {
+pub(crate) fn pair(a: &Device, b: &Device, addr: SocketAddr) -> (End, Arc<End>) {
     let (a, b) = (End::new(a), End::new(b));
     connect(&a, &b, addr);
     (a, Arc::new(b))
