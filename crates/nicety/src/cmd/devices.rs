@@ -50,7 +50,7 @@ struct Limit {
 /// Output that cannot be written.
 pub(crate) fn run(args: &DevicesArgs) -> Outcome {
     let devices: Vec<ListedDevice> =
-        fabric::list().into_iter().chain([rails()]).map(open_and_describe).collect();
+        fabric::list().into_iter().chain([rails(), faults()]).map(open_and_describe).collect();
     let (width, colour) = (Stream::Out.width(), Stream::Out.colour());
     if args.json {
         Stream::Out.json(&Document { schema: SCHEMA, devices })?;
@@ -68,6 +68,18 @@ fn rails() -> DeviceInfo {
         name: "rails(shm,shm)".to_owned(),
         about: "devices of one kind as one; rails(iwarp@A,iwarp@B)".to_owned(),
         options: fabric::rails_options(),
+        reach: Reach::Host,
+        baseline: Baseline::Memory,
+        available: Ok(()),
+    }
+}
+
+/// A representative entry for devices with faults.
+fn faults() -> DeviceInfo {
+    DeviceInfo {
+        name: "faults(shm)".to_owned(),
+        about: "any device, whose requests fail by rules; faults(iwarp@A,rules=FILE)".to_owned(),
+        options: fabric::faults_options(),
         reach: Reach::Host,
         baseline: Baseline::Memory,
         available: Ok(()),
