@@ -87,7 +87,8 @@ pub(crate) fn span_text(span: Span) -> String {
 }
 
 /// Parses a span of time: a whole number and a unit. `None` for anything else, and for more than a day.
-pub(crate) fn parse_span(text: &str) -> Option<Span> {
+#[must_use]
+pub fn parse_span(text: &str) -> Option<Span> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
     let (_, ns) = UNITS.into_iter().find(|(name, _)| *name == unit.trim())?;

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use host::{Network, Span};
 
+pub use crate::tcp::impaired::WireFaults;
+
 /// Reads granted and requested beyond what the program asks for; used by the flush markers of `send::flush_markers`.
 pub(crate) const MARKER_READS: u16 = 16;
 /// Maximum private data of a program: a request of revision 2 uses four bytes itself (RFC 6581 section 6).
@@ -66,6 +68,8 @@ pub struct IwarpConfig {
     /// one and a half times this span; if nothing is in flight to the peer, it may take up to 3 s. A peer that
     /// acknowledges but accepts no data is never given up.
     pub silence: Span,
+    /// What happens to the bytes that it sends, on purpose. With any of it, `silence` has no effect.
+    pub wire: WireFaults,
 }
 
 impl IwarpConfig {
@@ -91,6 +95,7 @@ impl Default for IwarpConfig {
             completion: Completion::default(),
             dm_size: None,
             silence: Span::from_secs(20),
+            wire: WireFaults::default(),
         }
     }
 }
