@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 
-use common::{Names, compile, end, has_compiler, said};
+use common::{Names, compile, end, has, has_compiler, said};
 
 /// Runs a scenario of tests/c/faults.c on both kinds of devices; returns what each said, and whether it was killed.
 fn run(scenario: &str, rules: &str) -> Vec<(String, Option<i32>)> {
@@ -16,7 +16,8 @@ fn run(scenario: &str, rules: &str) -> Vec<(String, Option<i32>)> {
     let run = |device: &str| {
         let device = format!("faults({device},rules={})", file.display());
         let mut command = names.command(&program, &device);
-        let ended = end(command.arg(scenario).env("NICETY_LOG", "errors").spawn().expect("it starts"), scenario);
+        let ended =
+            end(command.arg(scenario).env("NICETY_LOG", "errors").spawn().expect("it starts"), scenario);
         (said(&ended), ended.status.signal())
     };
     vec![run("shm"), run("iwarp@127.0.0.1")]
@@ -102,6 +103,78 @@ fn program_adds_rules_at_run_time() {
         "list: rule 1 (run time: on=write nth=2 status=REM_ACCESS_ERR) fired 1 times",
     ];
     expect("run-time", "", &words);
+}
+
+/// Another process sends the rule, in Python as a test of a user does.
+#[test]
+fn another_process_makes_a_write_fail() {
+    if !has_compiler() || !has("python3", "python3") {
+        return;
+    }
+    let names = Names::new();
+    let program = compile(&names, "faults.c");
+    let mut command = names.command(&program, "faults(iwarp@127.0.0.1)");
+    let running = command.arg("until-failure").spawn().expect("it starts");
+    let code = format!(
+        "import nicety_fault as n\n\
+         try: n.fault({0}, 'on=write status=BAD')\n\
+         except ValueError as why: print('refused:', why)\n\
+         n.fault({0}, 'on=write nth=100 status=REM_OP_ERR')\n",
+        running.id()
+    );
+    let modules = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let mut python = std::process::Command::new("python3");
+    python.args(["-B", "-c", &code]).env("PYTHONPATH", modules);
+    let python = python.output().expect("it starts");
+    assert!(said(&python).starts_with("refused: status = BAD is unknown"), "{}", said(&python));
+    let ended = said(&end(running, "until-failure"));
+    assert!(ended.contains("failed: remote operation error"), "{ended}");
+    assert!(ended.contains("rule 1 (run time: on=write nth=100 status=REM_OP_ERR) fired 1 times"), "{ended}");
+}
+
+/// Goal: a program under chosen faults ends, whatever they are, and not by a signal.
+#[test]
+fn program_ends_under_chaos() {
+    if !has_compiler() {
+        return;
+    }
+    let names = Names::new();
+    let program = compile(&names, "faults.c");
+    for seed in 0..24 {
+        let device = format!("faults({},chaos={seed})", ["shm", "iwarp@127.0.0.1"][seed % 2]);
+        for scenario in ["writes", "registers"] {
+            let ended =
+                end(names.command(&program, &device).arg(scenario).spawn().expect("it starts"), scenario);
+            assert_eq!(ended.status.signal(), None, "{device}: {}", said(&ended));
+            assert!(said(&ended).contains(&format!("(chaos {seed}: ")), "{device}: {}", said(&ended));
+        }
+    }
+}
+
+/// The guide shows the loop that the example has.
+#[test]
+fn guide_shows_the_example() {
+    let (guide, example) =
+        (include_str!("../../../docs/guides/faults.md"), include_str!("../examples/put.c"));
+    let (_, rest) = guide.split_once("```c\n").expect("a loop");
+    let (shown, _) = rest.split_once("```").expect("its end");
+    for line in shown.lines() {
+        assert!(example.contains(line), "{line}");
+    }
+    if !has_compiler() {
+        return;
+    }
+    let (rules, _) =
+        guide.split_once("```toml\n").and_then(|(_, rest)| rest.split_once("```")).expect("rules");
+    let names = Names::new();
+    let (file, program) = (names.path().join("rules.toml"), compile(&names, "../../examples/put.c"));
+    fs::write(&file, rules).expect("a file");
+    let device = format!("faults(shm,rules={})", file.display());
+    let ended = end(names.command(&program, &device).spawn().expect("it starts"), "put");
+    assert!(
+        said(&ended).contains("copied 65536 bytes")
+            && said(&ended).contains("fired 1 times in 16 operations")
+    );
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub(crate) fn parse(text: &str) -> Option<Result<FaultsName<'_>>> {
     Some(inner.strip_suffix(')').ok_or_else(unmatched).and_then(|inner| parse_parts(text, inner)))
 }
 
-/// The name of the device below, without a look at the options; `None` for other names.
+/// The name of the device below; the options are not checked. `None` for other names.
 pub(crate) fn below(text: &str) -> Option<&str> {
     parse(text)?.ok().map(|name| name.below)
 }
@@ -90,7 +90,9 @@ fn parse_parts<'a>(text: &str, inner: &'a str) -> Result<FaultsName<'a>> {
             Some((key, value)) => set_option(WORD, OPTIONS, &mut options, key.trim(), value.trim())?,
             None if part.is_empty() => return Err(invalid("it names no device; write faults(shm)".into())),
             None if below.is_some() => {
-                return Err(invalid(format!("it names a second device, {part}; write faults(rails(A,B)) for rails")));
+                return Err(invalid(format!(
+                    "it names a second device, {part}; write faults(rails(A,B)) for rails"
+                )));
             }
             None => below = Some(part),
         }
@@ -113,7 +115,9 @@ impl FaultsName<'_> {
             has_control: !has_no_control,
         };
         if let Some(chaos) = chaos {
-            config.rules.extend(nic_faults::chaos(*chaos).into_iter().map(|rule| (rule, format!("chaos {chaos}"))));
+            config
+                .rules
+                .extend(nic_faults::chaos(*chaos).into_iter().map(|rule| (rule, format!("chaos {chaos}"))));
         }
         Ok(config)
     }

@@ -216,8 +216,13 @@ mod tests {
             allow,
             ["10.0.0.0/8", "127.0.0.1", "fd00::/8"].map(|text| text.parse().expect("a network"))
         );
-        let wire = parse_text("iwarp(delay=50us,jitter=10us,rate=10g,reset=0.001,flip=1e-6,seed=7)").expect("faults").wire;
-        assert_eq!((wire.delay, wire.jitter, wire.rate), (Span::from_us(50), Span::from_us(10), 10_000_000_000));
+        let wire = parse_text("iwarp(delay=50us,jitter=10us,rate=10g,reset=0.001,flip=1e-6,seed=7)")
+            .expect("faults")
+            .wire;
+        assert_eq!(
+            (wire.delay, wire.jitter, wire.rate),
+            (Span::from_us(50), Span::from_us(10), 10_000_000_000)
+        );
         assert_eq!((wire.reset, wire.flip, wire.seed), (0.001, 1e-6, 7));
         let plain = parse_text("iwarp").expect("no options");
         assert!(plain.bind.is_none() && !plain.crc);

@@ -32,8 +32,8 @@ mod pointer;
 mod reserve_alloc;
 mod sync;
 
-pub use at_exit::report_at_exit;
 pub use address::{BadAddress, SockAddr};
+pub use at_exit::report_at_exit;
 pub use c_buffer::CBuffer;
 pub use callback::{Thrown, Uncaught, call, rethrow};
 pub use firewall::{Panicked, catch_panic};

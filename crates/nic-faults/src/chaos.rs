@@ -16,7 +16,7 @@ const KINDS: [(&str, u64, u64); 14] = [
     ("on=reg_mr nth=N error=ENOMEM", 40, 2),
     ("on=create_qp nth=N error=ENOMEM", 20, 1),
     ("on=create_cq nth=N error=ENOMEM", 20, 1),
-    // Requests of different queue pairs have no order, and any of them may take long.
+    // Requests of different queue pairs have no order, and any request may take long.
     ("on=request probability=0.01 delay=Nus jitter=2ms", 2000, 5),
     ("on=recv probability=0.01 delay=Nus jitter=2ms", 2000, 4),
     // Connecting may be slow, refused or without an answer.

@@ -97,7 +97,7 @@ impl Engine {
         self.host.now().since(self.opened)
     }
 
-    /// The point in time that is so long after the opening.
+    /// The time at which the device has been open for `after`.
     pub(crate) fn time_of(&self, after: Span) -> Time {
         self.opened + after
     }
@@ -113,14 +113,14 @@ impl Engine {
         number
     }
 
-    /// Ends all rules; those that happened already stay in the report.
+    /// Ends all rules; the report keeps what they did.
     pub(crate) fn clear(&self) {
         let mut state = self.state();
         state.rules.iter_mut().for_each(|rule| rule.rule.times = Some(rule.fired));
         self.wanted.store(0, Ordering::Release);
     }
 
-    /// Whether a rule waits for any of these operations.
+    /// Whether rules wait for these operations.
     #[inline]
     pub(crate) fn wants(&self, bits: u32) -> bool {
         self.wanted.load(Ordering::Acquire) & bits != 0
@@ -128,7 +128,12 @@ impl Engine {
 
     /// Counts an operation, and decides whether a fault happens to it.
     #[inline]
-    pub(crate) fn decide(&self, done: Operation, peer: Option<SocketAddr>, qp_num: Option<u32>) -> Option<Hit> {
+    pub(crate) fn decide(
+        &self,
+        done: Operation,
+        peer: Option<SocketAddr>,
+        qp_num: Option<u32>,
+    ) -> Option<Hit> {
         if self.wants(done.bit()) { self.decide_wanted(done, peer, qp_num) } else { None }
     }
 
@@ -157,7 +162,8 @@ impl Engine {
     pub(crate) fn fire_now(&self, number: usize) -> Option<(Rule, Hit)> {
         let now = self.age();
         let mut state = self.state();
-        let active = state.rules.get_mut(number - 1).filter(|active| active.rule.times != Some(active.fired))?;
+        let active =
+            state.rules.get_mut(number - 1).filter(|active| active.rule.times != Some(active.fired))?;
         active.matched += 1;
         let (rule, hit) = (active.rule.clone(), fire(number - 1, active));
         record(&mut state, Fired { rule: number, at: now, operation: Operation::Time, qp_num: None });
@@ -278,7 +284,10 @@ mod tests {
         assert!(hit.is_some());
         engine.take_back(Operation::Write, None, hit.as_ref());
         assert_eq!((engine.trace().len(), engine.report_unused().len()), (0, 1));
-        assert!(engine.decide(Operation::Write, None, None).is_some(), "it happens to the repeated operation");
+        assert!(
+            engine.decide(Operation::Write, None, None).is_some(),
+            "it happens to the repeated operation"
+        );
     }
 
     #[test]
@@ -286,7 +295,10 @@ mod tests {
         let engine = engine(0, &["on=write nth=2 delay=1ms", "on=read delay=1ms", "on=write delay=1ms"]);
         let _ = fired(&engine, Operation::Write, 1);
         let lines = engine.report();
-        assert!(lines[0].contains("rule 1 (test: on=write nth=2 delay=1ms) never fired: it matched 1"), "{lines:?}");
+        assert!(
+            lines[0].contains("rule 1 (test: on=write nth=2 delay=1ms) never fired: it matched 1"),
+            "{lines:?}"
+        );
         assert!(lines[1].ends_with("never matched: no such operation was seen"), "{lines:?}");
         assert!(lines[2].ends_with("fired 1 times in 1 operations"), "{lines:?}");
         assert_eq!(engine.report_unused(), lines[..2]);

@@ -75,7 +75,7 @@ impl<E> EventLane<E> {
         found
     }
 
-    /// Wakes those that sleep on `below`, after an event has become due.
+    /// Wakes sleepers on `below`, after an event has become due.
     pub(crate) fn wake(&self, host: &Host, below: Option<Wake<'_>>) {
         if let Some(descriptors) = &self.descriptors {
             // The counter cannot overflow before memory is exhausted.

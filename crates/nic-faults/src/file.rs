@@ -57,7 +57,8 @@ pub fn parse(name: &str, text: &str) -> Result<RuleFile> {
                     let DeValue::Table(table) = fault.get_ref() else {
                         return Err(wrong(fault.span().start, &"a fault is no table; write [[fault]]"));
                     };
-                    let rule = rule(table).map_err(|(key, bad)| wrong(key.unwrap_or(fault.span().start), &bad))?;
+                    let rule =
+                        rule(table).map_err(|(key, bad)| wrong(key.unwrap_or(fault.span().start), &bad))?;
                     // The span of a table begins at its brackets, or at its first key.
                     file.rules.push((rule, place(fault.span().start)));
                 }
@@ -65,7 +66,10 @@ pub fn parse(name: &str, text: &str) -> Result<RuleFile> {
             ("fault", _) => return Err(wrong(at, &"'fault' is no list; write [[fault]] before each rule")),
             ("seed", _) => return Err(wrong(at, &"the seed is no whole number; write seed = 7")),
             (other, _) => {
-                return Err(wrong(at, &format!("there is no key '{other}' here; write seed = N, or [[fault]]")));
+                return Err(wrong(
+                    at,
+                    &format!("there is no key '{other}' here; write seed = N, or [[fault]]"),
+                ));
             }
         }
     }
@@ -108,7 +112,8 @@ mod tests {
                     [[fault]]\non = \"reg_mr\"\nprobability = 0.5\nerror = \"ENOMEM\"\n";
         let file = parse("f.toml", text).expect("a file");
         assert_eq!(file.seed, 7);
-        let rules: Vec<_> = file.rules.iter().map(|(rule, place)| (rule.to_string(), place.as_str())).collect();
+        let rules: Vec<_> =
+            file.rules.iter().map(|(rule, place)| (rule.to_string(), place.as_str())).collect();
         assert_eq!(
             rules,
             [
@@ -124,7 +129,10 @@ mod tests {
         for (text, hint) in [
             ("seed = 1\nfault = 3\n", "f.toml:2: 'fault' is no list"),
             ("seed = \"x\"\n", "f.toml:1: the seed"),
-            ("[[fault]]\non = \"write\"\n\nstatus = \"BAD\"\n", "f.toml:4: status = BAD is unknown; there is LOC_LEN"),
+            (
+                "[[fault]]\non = \"write\"\n\nstatus = \"BAD\"\n",
+                "f.toml:4: status = BAD is unknown; there is LOC_LEN",
+            ),
             ("[[fault]]\non = \"write\"\n", "f.toml:1: the rule says nothing"),
             ("\n[[faults]]\n", "f.toml:2: there is no key 'faults' here"),
             ("[[fault]]\non = [1]\n", "f.toml:2: 'on' is neither"),

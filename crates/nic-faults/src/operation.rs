@@ -129,7 +129,10 @@ impl Operation {
 
     /// A set of all operations that a rule on it waits for, as bits.
     pub(crate) fn covered_bits(self) -> u32 {
-        Self::ALL.into_iter().filter(|(done, ..)| self.covers(*done)).fold(0, |bits, (done, ..)| bits | done.bit())
+        Self::ALL
+            .into_iter()
+            .filter(|(done, ..)| self.covers(*done))
+            .fold(0, |bits, (done, ..)| bits | done.bit())
     }
 }
 

@@ -90,7 +90,7 @@ impl Plans {
                     && plan.qp_num.is_none_or(|qp_num| qp_num == wc.qp_num)
             };
             let Some(plan) = self.remove(|plans| plans.iter().position(is_of)) else { continue };
-            // An earlier request has failed by itself, and flushed this one.
+            // An earlier request has failed, and flushed this request.
             if wc.status == WcStatus::WrFlushErr {
                 continue;
             }

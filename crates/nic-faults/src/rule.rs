@@ -1,4 +1,4 @@
-//! [`Rule`]: one fault, as words: on which operation, of which peer, when and how often, and what happens.
+//! [`Rule`]: one fault, as words: operation, peer, time, number of times, and effect.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -45,7 +45,7 @@ pub struct Rule {
     peers: Option<(Peers, String)>,
     /// The number of the first operation that it happens to, from 1.
     pub nth: u64,
-    /// It happens to every so-manieth operation from there on.
+    /// It happens to every n-th operation from there on.
     pub every: u64,
     /// It happens with this probability, 0 to 1.
     pub probability: f64,
@@ -76,10 +76,11 @@ impl fmt::Display for BadRule {
 
 impl std::error::Error for BadRule {}
 
-/// The keys that say what happens. A rule has one of them.
+/// The keys that say what happens. A rule has one such key.
 const EFFECT_KEYS: [&str; 5] = ["status", "error", "event", "action", "delay"];
 /// All keys.
-const KEYS: &str = "on, peer, nth, every, probability, times, after, until, status, error, event, action, delay, jitter";
+const KEYS: &str =
+    "on, peer, nth, every, probability, times, after, until, status, error, event, action, delay, jitter";
 
 fn bad<T>(key: &str, why: String) -> Result<T, BadRule> {
     Err(BadRule { key: Some(key.to_owned()), why })
@@ -109,7 +110,9 @@ fn span(key: &str, value: &str) -> Result<Span, BadRule> {
         Some(span) => Ok(span),
         None => bad(
             key,
-            format!("{key} = {value} is no span of time; write a whole number with a unit, such as 50us, 10ms or 2s"),
+            format!(
+                "{key} = {value} is no span of time; write a whole number with a unit, such as 50us, 10ms or 2s"
+            ),
         ),
     }
 }
@@ -146,7 +149,10 @@ impl Rule {
         }
         let get = |key: &str| pairs.iter().find(|(own, _)| *own == key).map(|(_, value)| *value);
         let Some(on) = get("on") else {
-            return Err(BadRule { key: None, why: "'on' is missing: write on = write, or another operation".into() });
+            return Err(BadRule {
+                key: None,
+                why: "'on' is missing: write on = write, or another operation".into(),
+            });
         };
         let Some(operation) = Operation::of_word(on) else {
             let known: Vec<_> = Operation::ALL.iter().map(|(_, word, _)| *word).collect();
@@ -162,7 +168,9 @@ impl Rule {
             let Some(peers) = peers else {
                 return bad(
                     "peer",
-                    format!("peer = {peer} is no address; write 10.0.0.2, 10.0.0.2:7471 or a network as 10.0.0.0/8"),
+                    format!(
+                        "peer = {peer} is no address; write 10.0.0.2, 10.0.0.2:7471 or a network as 10.0.0.0/8"
+                    ),
                 );
             };
             if operation.creates() || operation == Operation::AllocPd {
@@ -258,7 +266,10 @@ impl std::str::FromStr for Rule {
     fn from_str(text: &str) -> Result<Self, BadRule> {
         let pair = |word: &'_ str| match word.split_once('=') {
             Some((key, value)) => Ok((key.to_owned(), value.trim_matches('"').to_owned())),
-            None => bad(word, format!("'{word}' is no key=value; write a rule as on=write nth=3 status=RETRY_EXC_ERR")),
+            None => bad(
+                word,
+                format!("'{word}' is no key=value; write a rule as on=write nth=3 status=RETRY_EXC_ERR"),
+            ),
         };
         let pairs = text.split_whitespace().map(pair).collect::<Result<Vec<_>, _>>()?;
         let pairs: Vec<_> = pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();

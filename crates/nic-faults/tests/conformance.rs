@@ -10,7 +10,7 @@ use verbs::host;
 /// A device of faults over this NIC.
 struct Faults(Nic, &'static [&'static str]);
 
-/// Rules that concern each call, and none of these tests.
+/// Rules that wait for each call, and fire in no test.
 const NEVER: &[&str] = &[
     "on=request nth=1000000000 status=RETRY_EXC_ERR",
     "on=recv nth=1000000000 delay=1s",

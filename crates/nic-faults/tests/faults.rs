@@ -5,8 +5,8 @@ mod support;
 use support::{ALL, End, Nic, accept, connect, pair, run};
 use verbs::host::{Span, Time};
 use verbs::{
-    AsyncEvent, Buf, CmEvent, CmFailure, ConnParam, Error, QpInit, QpState, RecvWr, SendOp, SendWr,
-    SrqInit, WcOpcode, WcStatus,
+    AsyncEvent, Buf, CmEvent, CmFailure, ConnParam, Error, QpInit, QpState, RecvWr, SendOp, SendWr, SrqInit,
+    WcOpcode, WcStatus,
 };
 
 fn write(end: &End, peer: &End, wr_id: u64) {
@@ -22,13 +22,8 @@ fn third_write_ends_with(status: WcStatus, rules: &'static [&'static str]) {
             let (a, b) = pair(a, b, addr);
             (1..=5).for_each(|wr_id| write(&a, &b, wr_id));
             let flushed = WcStatus::WrFlushErr;
-            let expected = [
-                (1, WcStatus::Success),
-                (2, WcStatus::Success),
-                (3, status),
-                (4, flushed),
-                (5, flushed),
-            ];
+            let expected =
+                [(1, WcStatus::Success), (2, WcStatus::Success), (3, status), (4, flushed), (5, flushed)];
             assert_eq!(a.statuses(5), expected, "{nic:?}");
             assert_eq!(a.qp.state(), QpState::Error, "{nic:?}");
             a.until_disconnected();
@@ -37,7 +32,11 @@ fn third_write_ends_with(status: WcStatus, rules: &'static [&'static str]) {
             assert!(why.contains("rule 1 (test: on=write nth=3"), "{nic:?}: {why}");
             let trace = a.faults().trace();
             assert_eq!((trace.len(), trace[0].qp_num), (1, Some(a.qp.num())), "{nic:?}");
-            assert!(a.faults().report()[0].ends_with("fired 1 times in 5 operations"), "{:?}", a.faults().report());
+            assert!(
+                a.faults().report()[0].ends_with("fired 1 times in 5 operations"),
+                "{:?}",
+                a.faults().report()
+            );
         });
     }
 }
@@ -86,11 +85,14 @@ fn receive_ends_with_a_status_with_and_without_data() {
                 (1..=3).for_each(|wr_id| a.post_recv(wr_id));
                 connect(&a, &b, addr);
                 for wr_id in 1..=2 {
-                    b.post(&SendWr::new(wr_id, SendOp::Send, &[b.mr.sge(0, bytes)][..usize::from(bytes != 0)]));
+                    b.post(&SendWr::new(
+                        wr_id,
+                        SendOp::Send,
+                        &[b.mr.sge(0, bytes)][..usize::from(bytes != 0)],
+                    ));
                 }
                 let done: Vec<_> = (0..3).map(|_| a.recv_done()).map(|wc| (wc.wr_id, wc.status)).collect();
-                let expected =
-                    [(1, WcStatus::Success), (2, WcStatus::LocLenErr), (3, WcStatus::WrFlushErr)];
+                let expected = [(1, WcStatus::Success), (2, WcStatus::LocLenErr), (3, WcStatus::WrFlushErr)];
                 assert_eq!(done, expected, "{nic:?} with {bytes} bytes");
                 b.until_disconnected();
             });
@@ -159,8 +161,11 @@ fn async_event(end: &End) -> AsyncEvent {
 
 #[test]
 fn events_of_ports_and_of_the_device_come_after_a_count() {
-    const RULES: &[&str] =
-        &["on=write nth=2 event=PORT_ERR", "on=write nth=3 event=PORT_ACTIVE", "on=write nth=4 event=DEVICE_FATAL"];
+    const RULES: &[&str] = &[
+        "on=write nth=2 event=PORT_ERR",
+        "on=write nth=3 event=PORT_ACTIVE",
+        "on=write nth=4 event=DEVICE_FATAL",
+    ];
     for nic in ALL {
         run(nic, 0, RULES, move |a, b, addr| {
             let (a, b) = pair(a, b, addr);
@@ -218,8 +223,7 @@ fn shared_receive_queue_reports_its_limit_and_the_last_receive() {
 
 #[test]
 fn connect_is_rejected_lost_or_refused_without_the_peer() {
-    const RULES: &[&str] =
-        &["on=connect action=reject", "on=connect action=lose", "on=connect error=EAGAIN"];
+    const RULES: &[&str] = &["on=connect action=reject", "on=connect action=lose", "on=connect error=EAGAIN"];
     for nic in ALL {
         run(nic, 0, RULES, move |a, b, addr| {
             let (a, b) = (End::new(a), End::new(b));
@@ -416,11 +420,19 @@ fn process_cannot_vanish_in_simulated_time() {
 #[test]
 fn rule_about_a_peer_leaves_others_alone() {
     for nic in [Nic::Shm, Nic::Iwarp] {
-        run(nic, 0, &["on=write peer=10.9.8.7 status=RETRY_EXC_ERR", "on=write peer=127.0.0.0/8 nth=2 status=REM_OP_ERR"], move |a, b, addr| {
-            let (a, b) = pair(a, b, addr);
-            (1..=2).for_each(|wr_id| write(&a, &b, wr_id));
-            assert_eq!(a.statuses(2), [(1, WcStatus::Success), (2, WcStatus::RemOpErr)], "{nic:?}");
-            assert!(a.faults().report()[0].contains("never matched"));
-        });
+        run(
+            nic,
+            0,
+            &[
+                "on=write peer=10.9.8.7 status=RETRY_EXC_ERR",
+                "on=write peer=127.0.0.0/8 nth=2 status=REM_OP_ERR",
+            ],
+            move |a, b, addr| {
+                let (a, b) = pair(a, b, addr);
+                (1..=2).for_each(|wr_id| write(&a, &b, wr_id));
+                assert_eq!(a.statuses(2), [(1, WcStatus::Success), (2, WcStatus::RemOpErr)], "{nic:?}");
+                assert!(a.faults().report()[0].contains("never matched"));
+            },
+        );
     }
 }

@@ -11,10 +11,11 @@ use verbs::host::{self, Span};
 use verbs::{Access, Buf, Device, SendOp, SendWr, WcStatus};
 
 fn open(wire: WireFaults, crc: bool) -> Device {
-    nic_iwarp::open(&host::real::host(), &IwarpConfig { wire, crc, ..IwarpConfig::default() }).expect("a device")
+    nic_iwarp::open(&host::real::host(), &IwarpConfig { wire, crc, ..IwarpConfig::default() })
+        .expect("a device")
 }
 
-/// Two connected ends, of which one has the faults.
+/// Two connected ends; the first has the faults.
 fn connected(wire: WireFaults, crc: bool) -> (End, std::sync::Arc<End>) {
     let plain = open(WireFaults::default(), crc);
     pair(&open(wire, crc), &plain, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
@@ -82,7 +83,11 @@ fn changed_byte_ends_a_connection_with_crcs() {
                 ended = true;
                 break;
             }
-            assert_eq!(b.mr.buf().to_vec(0..4096).expect("memory"), vec![wr_id as u8 | 1; 4096], "seed {seed}");
+            assert_eq!(
+                b.mr.buf().to_vec(0..4096).expect("memory"),
+                vec![wr_id as u8 | 1; 4096],
+                "seed {seed}"
+            );
         }
         assert!(ended, "seed {seed}: no byte was changed");
         a.until_disconnected();
@@ -109,7 +114,18 @@ impl Fixture for Unsteady {
 /// Goal: a late network changes nothing but the time.
 #[test]
 fn conformance_suite_passes_over_an_unsteady_network() {
-    let groups = ["send_recv", "send_forms", "write", "read", "atomics", "order", "rnr", "srq", "disconnect", "peer_loss"];
+    let groups = [
+        "send_recv",
+        "send_forms",
+        "write",
+        "read",
+        "atomics",
+        "order",
+        "rnr",
+        "srq",
+        "disconnect",
+        "peer_loss",
+    ];
     let mut count = 0;
     for test in conformance::all().iter().filter(|test| groups.contains(&test.group)) {
         test.run(&Unsteady);

@@ -109,6 +109,26 @@ static void connects(void)
 	CHECK(!rdma_ack_cm_event(event));
 }
 
+/* Writes until one fails. */
+static void until_failure(void)
+{
+	static struct end a, b;
+	struct ibv_wc wc = { .status = IBV_WC_SUCCESS };
+	int found;
+
+	make(&a);
+	make(&b);
+	join(&a, &b);
+	join(&b, &a);
+	while (wc.status == IBV_WC_SUCCESS) {
+		write_to(&a, &b, 1);
+		while (!(found = ibv_poll_cq(a.cq, 1, &wc)))
+			;
+		CHECK(found == 1);
+	}
+	printf("failed: %s\n", ibv_wc_status_str(wc.status));
+}
+
 static void at_run_time(void)
 {
 	char why[512];
@@ -133,6 +153,8 @@ int main(int count, char **words)
 		port();
 	else if (!strcmp(words[1], "connects"))
 		connects();
+	else if (!strcmp(words[1], "until-failure"))
+		until_failure();
 	else if (!strcmp(words[1], "run-time"))
 		at_run_time();
 	return 0;

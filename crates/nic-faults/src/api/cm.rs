@@ -39,7 +39,7 @@ impl FaultCm {
         Ok(Arc::new_cyclic(|own| Self { shared, below, lane, lost, own: own.clone() }))
     }
 
-    /// Puts an event behind those that wait, until a time at the earliest.
+    /// Adds an event behind the waiting events; the program gets it at `due` at the earliest.
     fn queue(&self, due: Time, event: CmEvent) {
         let due = self.lane.push(due, event);
         let own = self.own.clone();
@@ -63,8 +63,12 @@ impl FaultCm {
             return Some(event);
         }
         let (operation, peer, qp_num) = match &event {
-            CmEvent::ConnectRequest(request) => (Some(Operation::ConnectRequest), Some(request.info.peer), None),
-            CmEvent::Established { info, qp_num, .. } => (Some(Operation::Established), Some(info.peer), Some(*qp_num)),
+            CmEvent::ConnectRequest(request) => {
+                (Some(Operation::ConnectRequest), Some(request.info.peer), None)
+            }
+            CmEvent::Established { info, qp_num, .. } => {
+                (Some(Operation::Established), Some(info.peer), Some(*qp_num))
+            }
             CmEvent::Disconnected { qp_num } => {
                 (Some(Operation::Disconnected), self.shared.peer_of(*qp_num), Some(*qp_num))
             }
@@ -111,12 +115,7 @@ impl FaultCm {
     }
 
     /// What a fault does to a connect; `None` if the NIC connects.
-    fn connect_by_fault(
-        &self,
-        qp: &FaultQp,
-        addr: SocketAddr,
-        param: &ConnParam,
-    ) -> Option<Result<()>> {
+    fn connect_by_fault(&self, qp: &FaultQp, addr: SocketAddr, param: &ConnParam) -> Option<Result<()>> {
         let hit = self.shared.engine.decide(Operation::Connect, Some(addr), Some(qp.num()))?;
         if qp.state() != QpState::Init {
             // The NIC refuses the call.

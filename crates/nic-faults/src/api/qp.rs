@@ -80,7 +80,7 @@ impl FaultQp {
         Receiver { nums, qp: self.own_ops(), peer: self.peer(), kept_reason: self.kept_reason.clone() }
     }
 
-    /// Whether a request needs [`FaultQp::post_wanted`], instead of going to the NIC at once.
+    /// Whether a request needs [`FaultQp::post_wanted`], instead of the NIC directly.
     #[inline]
     fn concerns_sends(&self) -> bool {
         self.shared.engine.wants(self.requests) || self.is_waiting.load(Ordering::Acquire)
@@ -114,7 +114,7 @@ impl FaultQp {
         posted
     }
 
-    /// Posts a request that the NIC refuses, in place of one that has to end with a status.
+    /// Posts a request that the NIC refuses, in place of a request that has to end with a status.
     fn post_refused(
         &self,
         waiting: &mut Waiting<OwnedSend>,
@@ -125,8 +125,12 @@ impl FaultQp {
         let refused = [self.shared.refused_sge(1)?];
         // The NIC checks the memory of a write before it asks the peer for anything.
         let flags = wr.flags - SendFlags::NOTIFY - SendFlags::LOCAL;
-        let replaced =
-            SendWr { wr_id: wr.wr_id, op: SendOp::Write(RemoteAddr::default()), data: Data::Sges(&refused), flags };
+        let replaced = SendWr {
+            wr_id: wr.wr_id,
+            op: SendOp::Write(RemoteAddr::default()),
+            data: Data::Sges(&refused),
+            flags,
+        };
         self.shared.plans.add(Plan {
             qp_num: Some(self.reported_num),
             is_recv: false,
@@ -144,7 +148,7 @@ impl FaultQp {
         posted
     }
 
-    /// Posts a request to the NIC, or puts it behind those that wait.
+    /// Posts a request to the NIC, or adds it behind the waiting requests.
     fn post_or_wait(
         &self,
         waiting: &mut Waiting<OwnedSend>,
@@ -171,7 +175,7 @@ impl FaultQp {
         }
     }
 
-    /// What the NIC would refuse at once.
+    /// The checks that the NIC makes during the call.
     fn check(&self, wr: &SendWr<'_>, waiting: usize) -> Result<()> {
         let bytes = match wr.data {
             Data::Sges(sges) => {

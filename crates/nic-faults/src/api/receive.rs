@@ -19,7 +19,7 @@ use crate::shared::{Shared, delay_of, injected_error, vanish};
 
 /// How soon a request is tried again that found its queue full.
 pub(crate) const FULL_PAUSE: Span = Span::from_us(100);
-/// The longest receive that is posted in place of one that has to fail: longer than most messages, so that the NIC finds
+/// The length of the receive that replaces a failing receive: longer than most messages, so that the NIC finds
 /// the wrong key and not a message that is too long.
 const LONG: u64 = 1 << 30;
 
@@ -47,7 +47,7 @@ impl ReceiveFaults {
         Self { shared: shared.clone(), max_wr, max_sge, waiting, is_waiting }
     }
 
-    /// Whether a receive needs [`ReceiveFaults::post`], instead of going to the NIC at once.
+    /// Whether a receive needs [`ReceiveFaults::post`], instead of the NIC directly.
     #[inline]
     pub(crate) fn concerns(&self) -> bool {
         self.shared.engine.wants(Operation::Recv.bit()) || self.is_waiting.load(Ordering::Acquire)
@@ -70,7 +70,9 @@ impl ReceiveFaults {
         let refused;
         let mut wr = *wr;
         match (effect, &hit) {
-            (Some(Effect::Error(errno)), Some(hit)) => return Err(injected_error(Operation::Recv, errno, hit)),
+            (Some(Effect::Error(errno)), Some(hit)) => {
+                return Err(injected_error(Operation::Recv, errno, hit));
+            }
             (Some(Effect::Vanish), _) => vanish(),
             (Some(Effect::Status(status)), Some(hit)) => {
                 refused = [shared.refused_sge(shared.attr.max_msg_size.min(LONG) as u32)?];
@@ -91,7 +93,8 @@ impl ReceiveFaults {
         let delay = hit.as_ref().and_then(delay_of);
         let posted = if delay.is_some() || !waiting.is_empty() {
             self.check(&wr, waiting.len()).and_then(|()| {
-                let due = waiting.push(shared.host().now() + delay.unwrap_or(Span::ZERO), OwnedRecv::new(&wr));
+                let due =
+                    waiting.push(shared.host().now() + delay.unwrap_or(Span::ZERO), OwnedRecv::new(&wr));
                 self.is_waiting.store(true, Ordering::Release);
                 later(due)
             })
@@ -110,7 +113,7 @@ impl ReceiveFaults {
         posted
     }
 
-    /// What the NIC would refuse at once.
+    /// The checks that the NIC makes during the call.
     fn check(&self, wr: &RecvWr<'_>, waiting: usize) -> Result<()> {
         Error::check_limit("the number of SGEs", wr.sges.len() as u64, self.max_sge.into())?;
         if waiting >= self.max_wr as usize {
@@ -119,7 +122,7 @@ impl ReceiveFaults {
         Ok(())
     }
 
-    /// Posts the receives whose time has come; all of them with `is_over`.
+    /// Posts the receives whose time has come; with `is_over` all receives.
     pub(crate) fn drain(
         &self,
         is_over: bool,
@@ -128,7 +131,8 @@ impl ReceiveFaults {
     ) {
         let host = self.shared.host();
         let mut waiting = self.waiting.lock(host);
-        while let Some(first) = waiting.first_due(if is_over { Time::from_ps(u64::MAX) } else { host.now() }) {
+        while let Some(first) = waiting.first_due(if is_over { Time::from_ps(u64::MAX) } else { host.now() })
+        {
             if matches!(below(&first.wr()), Err(Error::QueueFull { .. })) && !is_over {
                 // If there is no timer any more, nothing waits for the receive either.
                 let _ = later(host.now() + FULL_PAUSE);

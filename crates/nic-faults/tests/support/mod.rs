@@ -21,7 +21,7 @@ pub(crate) enum Nic {
     Model(&'static str),
 }
 
-/// All of them.
+/// All devices below.
 pub(crate) const ALL: [Nic; 3] = [Nic::Shm, Nic::Iwarp, Nic::Model("mt23108-nicmem")];
 
 /// Long enough for whatever has to happen; no result depends on it.
@@ -88,7 +88,8 @@ pub(crate) struct End {
 impl End {
     pub(crate) fn new(device: &Device) -> Self {
         let pd = device.alloc_pd().expect("a domain");
-        let (cq, recv_cq) = (device.create_cq(256).expect("a queue"), device.create_cq(256).expect("a queue"));
+        let (cq, recv_cq) =
+            (device.create_cq(256).expect("a queue"), device.create_cq(256).expect("a queue"));
         let qp = pd.create_qp(&QpInit::new(&cq).recv_cq(&recv_cq)).expect("a queue pair");
         let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let mr = pd.reg_mr(&Buf::alloc(4096).expect("memory"), rights).expect("a region");

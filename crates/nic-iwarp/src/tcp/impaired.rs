@@ -52,7 +52,12 @@ const SLEEP_MAX: Span = Span::from_ms(100);
 
 /// The socket for the NIC: `socket` itself, if nothing has to happen to its bytes, or if the system refuses what is needed.
 /// `number` distinguishes the connections of a device.
-pub(crate) fn through_faults(host: &Host, faults: &WireFaults, number: u64, socket: ForkSafeFd) -> ForkSafeFd {
+pub(crate) fn through_faults(
+    host: &Host,
+    faults: &WireFaults,
+    number: u64,
+    socket: ForkSafeFd,
+) -> ForkSafeFd {
     if faults.is_none() {
         return socket;
     }
@@ -69,7 +74,7 @@ pub(crate) fn through_faults(host: &Host, faults: &WireFaults, number: u64, sock
     let run = move || Relay::new(clock, faults, number, far, socket).run();
     match host.spawn("nicety-wire", None, run) {
         Ok(_) => near,
-        // The socket is gone with the thread: the connection ends at once, as it does when descriptors run out.
+        // The socket is gone with the thread: the connection ends, as it does when descriptors run out.
         Err(why) => {
             host::real::remark(format_args!("a connection ends, as its faults need a thread: {why}"));
             near
@@ -139,7 +144,7 @@ struct Relay {
     back: Lane,
     /// When the link has sent all that was given to it.
     link_free: Time,
-    /// Bytes until the next one that is changed.
+    /// Bytes until the next changed byte.
     until_flip: u64,
 }
 
@@ -230,18 +235,21 @@ impl Relay {
         };
         let near = flags(self.out.has_room(), is_due(&self.back));
         let wire = flags(self.back.has_room(), is_due(&self.out));
-        let next = [self.out.next_due(), self.back.next_due()].into_iter().flatten().filter(|due| *due > now).min();
+        let next =
+            [self.out.next_due(), self.back.next_due()].into_iter().flatten().filter(|due| *due > now).min();
         let pause = next.map_or(SLEEP_MAX, |due| due.since(now).min(SLEEP_MAX)).to_std();
         let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) };
-        // A socket of which nothing is awaited would report its end again and again.
-        let watched = [(&self.near, near), (&self.wire, wire)].into_iter().filter(|(_, flags)| !flags.is_empty());
-        let mut fds: Vec<_> = watched.map(|(fd, flags)| PollFd::from_borrowed_fd(fd.as_fd(), flags)).collect();
+        // An idle socket would report its end again and again.
+        let watched =
+            [(&self.near, near), (&self.wire, wire)].into_iter().filter(|(_, flags)| !flags.is_empty());
+        let mut fds: Vec<_> =
+            watched.map(|(fd, flags)| PollFd::from_borrowed_fd(fd.as_fd(), flags)).collect();
         // Interrupted or not: everything is tried again.
         let _ = poll(&mut fds, Some(&pause));
     }
 }
 
-/// How many bytes stay as they are before the next one that is changed with this probability.
+/// The number of unchanged bytes before the next changed byte.
 fn gap(rng: &mut Rng, probability: f64) -> u64 {
     if probability <= 0.0 {
         return u64::MAX;
@@ -292,7 +300,8 @@ mod tests {
         for (probability, expected) in [(0.0, 0..1), (0.01, 800..1200), (1.0, 100_000..100_001)] {
             let mut relay = relay(WireFaults { flip: probability, seed: 7, ..WireFaults::default() });
             (0..100).for_each(|_| relay.depart(&[0; 1000], Time::ZERO).expect("a piece"));
-            let changed = relay.out.pieces.iter().flat_map(|(_, piece)| piece).filter(|byte| **byte != 0).count();
+            let changed =
+                relay.out.pieces.iter().flat_map(|(_, piece)| piece).filter(|byte| **byte != 0).count();
             assert!(expected.contains(&changed), "{probability}: {changed}");
         }
     }

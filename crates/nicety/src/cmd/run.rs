@@ -63,7 +63,10 @@ fn add_faults(args: &mut RunArgs) -> Result<(), Failure> {
     let mut options = String::new();
     if let Some(file) = &args.faults {
         let path = file.canonicalize().map_err(|why| {
-            Failure::usage(format!("cannot read the file of faults {}: {why}; check its name", file.display()))
+            Failure::usage(format!(
+                "cannot read the file of faults {}: {why}; check its name",
+                file.display()
+            ))
         })?;
         let path = path.to_str().filter(|path| !path.contains([',', ';', '(', ')', '"']));
         let path = path.ok_or_else(|| {
@@ -85,7 +88,9 @@ fn add_faults(args: &mut RunArgs) -> Result<(), Failure> {
     if !options.is_empty() {
         for device in &mut args.devices {
             if fabric::has_faults(device) {
-                return Err(Failure::usage(format!("{device} has faults of its own; leave out --faults and --chaos")));
+                return Err(Failure::usage(format!(
+                    "{device} has faults of its own; leave out --faults and --chaos"
+                )));
             }
             *device = format!("faults({device}{options})");
         }

@@ -30,6 +30,7 @@ fn device_list_fits_one_screen_and_verbose_adds_details() {
         "  iwarp ",
         "  hw ",
         "  rails(shm,shm) ",
+        "  faults(shm) ",
         "  model:connectx-multihca ",
         "nicety bench --device shm",
     ] {
