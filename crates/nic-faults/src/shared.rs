@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use host::{ClockKind, Host, Span};
+use host::{ClockKind, Host, Lock, Span};
 use verbs::provider::{DeviceOps, MrOps, QpOps, SrqOps};
 use verbs::{Access, AsyncEvent, Buf, DeviceAttr, Error, Result, Sge};
 
@@ -37,12 +37,15 @@ pub(crate) struct Shared {
     qps: Mutex<Vec<KnownQp>>,
     srqs: Mutex<Vec<Weak<dyn SrqOps>>>,
     /// A region in a protection domain of its own: the NIC refuses its key to every queue pair of a program.
-    refused: OnceLock<Result<Box<dyn MrOps>>>,
+    refused: Lock<Option<Box<dyn MrOps>>>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.timer.stop();
+        // In a forked child, a thread that does not exist there may hold the lock.
+        if self.below.check().is_ok() {
+            self.timer.stop();
+        }
     }
 }
 
@@ -61,7 +64,7 @@ impl Shared {
             is_dead: AtomicBool::new(false),
             qps: Mutex::default(),
             srqs: Mutex::default(),
-            refused: OnceLock::new(),
+            refused: Lock::new(None),
             below,
         })
     }
@@ -125,6 +128,7 @@ impl Shared {
     /// # Errors
     /// The error of a fault, or of a device that has failed.
     pub(crate) fn creates(&self, what: Operation) -> Result<()> {
+        self.below.check()?;
         if self.is_dead.load(Ordering::Relaxed) {
             return Err(self.gone());
         }
@@ -190,8 +194,9 @@ impl Shared {
                 self.live_qps(|_| true).into_iter().for_each(|qp| qp.to_error());
             }
             Injected::SrqLimit => {
-                let srqs = self.srqs.lock().unwrap_or_else(|e| e.into_inner());
-                let srqs: Vec<_> = srqs.iter().filter_map(Weak::upgrade).collect();
+                let known = self.srqs.lock().unwrap_or_else(|e| e.into_inner());
+                let srqs: Vec<_> = known.iter().filter_map(Weak::upgrade).collect();
+                drop(known);
                 for srq in srqs.into_iter().filter(|srq| srq.limit() != 0) {
                     // The limit is disarmed when it is reported.
                     if srq.arm_limit(0).is_ok() {
@@ -213,11 +218,13 @@ impl Shared {
     /// # Errors
     /// The NIC's, if it has no room for the region.
     pub(crate) fn refused_sge(&self, length: u32) -> Result<Sge> {
-        let make = || self.below.alloc_pd()?.reg_mr(&Buf::alloc(8)?, Access::LOCAL_WRITE);
-        match self.refused.get_or_init(make) {
-            Ok(mr) => Ok(Sge { addr: mr.addr(), length, lkey: mr.lkey() }),
-            Err(why) => Err(why.clone()),
+        // Registering may suspend a fiber.
+        let mut refused = self.refused.lock(self.host());
+        if refused.is_none() {
+            *refused = Some(self.below.alloc_pd()?.reg_mr(&Buf::alloc(8)?, Access::LOCAL_WRITE)?);
         }
+        let mr = refused.as_ref().ok_or_else(|| self.gone())?;
+        Ok(Sge { addr: mr.addr(), length, lkey: mr.lkey() })
     }
 }
 

@@ -90,6 +90,7 @@ impl FaultQp {
     #[cold]
     fn post_wanted(&self, wr: &SendWr<'_>) -> Result<()> {
         let (shared, operation, peer) = (&self.shared, Operation::of_send(wr.op), self.peer());
+        shared.below.check()?;
         let mut waiting = self.waiting.lock(shared.host());
         let hit = shared.engine.decide(operation, peer, Some(self.num()));
         let effect = hit.as_ref().map(|hit| hit.effect);
@@ -161,6 +162,7 @@ impl FaultQp {
         match self.state() {
             QpState::ReadyToSend => {
                 self.check(wr, waiting.len())?;
+                self.shared.timer.start()?;
                 let due = self.shared.host().now() + delay.unwrap_or(Span::ZERO);
                 let due = waiting.push(due, OwnedSend::new(wr));
                 self.is_waiting.store(true, Ordering::Release);

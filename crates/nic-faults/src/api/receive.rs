@@ -63,6 +63,7 @@ impl ReceiveFaults {
         later: &dyn Fn(Time) -> Result<()>,
     ) -> Result<()> {
         let shared = &self.shared;
+        shared.below.check()?;
         let mut waiting = self.waiting.lock(shared.host());
         let hit = shared.engine.decide(Operation::Recv, receiver.peer, receiver.nums.map(|nums| nums.0));
         let effect = hit.as_ref().map(|hit| hit.effect);
@@ -92,7 +93,7 @@ impl ReceiveFaults {
         }
         let delay = hit.as_ref().and_then(delay_of);
         let posted = if delay.is_some() || !waiting.is_empty() {
-            self.check(&wr, waiting.len()).and_then(|()| {
+            self.check(&wr, waiting.len()).and_then(|()| shared.timer.start()).and_then(|()| {
                 let due =
                     waiting.push(shared.host().now() + delay.unwrap_or(Span::ZERO), OwnedRecv::new(&wr));
                 self.is_waiting.store(true, Ordering::Release);
