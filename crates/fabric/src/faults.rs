@@ -131,8 +131,6 @@ impl FaultsName<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn errors_name_the_wrong_part() {
         for (text, hint) in [

@@ -4,8 +4,11 @@ use std::sync::Mutex;
 
 use crate::{catch_panic, lock, log};
 
+/// A function that returns the lines.
+type Report = fn() -> Vec<String>;
+
 /// Functions whose lines are written at the end.
-static REPORTS: Mutex<Vec<fn() -> Vec<String>>> = Mutex::new(Vec::new());
+static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
 
 extern "C" fn write_reports() {
     let write = || {

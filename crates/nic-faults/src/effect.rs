@@ -81,7 +81,7 @@ const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us",
 /// A span of time as rules write it, such as `50us`.
 pub(crate) fn span_text(span: Span) -> String {
     let ns = span.as_ns();
-    let unit = UNITS.into_iter().find(|(_, unit)| ns % unit == 0).filter(|_| ns != 0);
+    let unit = UNITS.into_iter().find(|(_, unit)| ns.is_multiple_of(*unit)).filter(|_| ns != 0);
     let (name, unit) = unit.unwrap_or(("s", UNITS[0].1));
     format!("{}{name}", ns / unit)
 }

@@ -182,7 +182,9 @@ impl Engine {
                 active.fired = active.fired.saturating_sub(1);
             }
             let last = state.trace.iter().rposition(|fired| fired.rule == hit.rule);
-            last.into_iter().for_each(|last| drop(state.trace.remove(last)));
+            if let Some(last) = last {
+                state.trace.remove(last);
+            }
         }
     }
 

@@ -104,11 +104,7 @@ impl FaultQp {
         match (&posted, effect) {
             (Err(_), _) => shared.engine.take_back(operation, peer, hit.as_ref()),
             (Ok(()), Some(Effect::Event(Injected::QpFatal))) => shared.fail_qp(self),
-            (Ok(()), Some(Effect::Event(Injected::LastWqeReached))) => {
-                if self.has_srq {
-                    self.to_error();
-                }
-            }
+            (Ok(()), Some(Effect::Event(Injected::LastWqeReached))) if self.has_srq => self.to_error(),
             (Ok(()), Some(Effect::Event(event))) => shared.report(event),
             _ => {}
         }
