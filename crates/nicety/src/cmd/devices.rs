@@ -202,7 +202,11 @@ fn screen(devices: &[ListedDevice], width: usize, colour: bool) -> String {
     for (title, simulated) in [("Devices of this machine", false), ("Modelled cards, in virtual time", true)]
     {
         let _ = writeln!(out, "{}", Paint::Strong.on(title, colour));
-        for device in devices.iter().filter(|device| fabric::is_virtual(&device.name) == simulated) {
+        // A device with faults is one of these devices; the details of `-v` describe it.
+        let is_shown = |device: &&ListedDevice| {
+            fabric::is_virtual(&device.name) == simulated && !fabric::has_faults(&device.name)
+        };
+        for device in devices.iter().filter(is_shown) {
             let about = device.about.strip_prefix("a model, in virtual time: ").unwrap_or(&device.about);
             let text = match &device.why_not {
                 None => shorten(about, width.saturating_sub(room)),
