@@ -118,7 +118,7 @@ fn node(pid: Option<u32>) -> Answer<Node> {
         Code::Fail
     })?;
     if fabric::has_faults(&name) {
-        ffi::report_at_exit(fabric::faults_report);
+        ffi::log::report_at_exit(fabric::faults_report);
     }
     let matcher = std::env::var(MATCHER).ok().filter(|name| !name.is_empty());
     let matcher = matcher.map_or(Ok(Matcher::default()), |name| {

@@ -21,7 +21,6 @@
 //! object on the table itself.
 
 mod address;
-mod at_exit;
 mod c_buffer;
 mod callback;
 mod firewall;
@@ -33,7 +32,6 @@ mod reserve_alloc;
 mod sync;
 
 pub use address::{BadAddress, SockAddr};
-pub use at_exit::report_at_exit;
 pub use c_buffer::CBuffer;
 pub use callback::{Thrown, Uncaught, call, rethrow};
 pub use firewall::{Panicked, catch_panic};

@@ -202,7 +202,7 @@ fn screen(devices: &[ListedDevice], width: usize, colour: bool) -> String {
     for (title, simulated) in [("Devices of this machine", false), ("Modelled cards, in virtual time", true)]
     {
         let _ = writeln!(out, "{}", Paint::Strong.on(title, colour));
-        // A device with faults is one of these devices; the details of `-v` describe it.
+        // A device with faults is another device of the list; the details of `-v` describe it.
         let is_shown = |device: &&ListedDevice| {
             fabric::is_virtual(&device.name) == simulated && !fabric::has_faults(&device.name)
         };
