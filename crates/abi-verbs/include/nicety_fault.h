@@ -4,8 +4,8 @@
 
    docs/guides/faults.md has the rules. Nothing has to be linked: all of it is in this file.
    SPDX-License-Identifier: MIT OR Apache-2.0 */
-#ifndef NICETY_FAULT_H
-#define NICETY_FAULT_H
+#ifndef FAULT_OF_NICETY_H
+#define FAULT_OF_NICETY_H
 
 #include <errno.h>
 #include <stddef.h>

@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 
-use host::Host;
 use nic_faults::FaultsConfig;
 use verbs::{Device, Error, Result};
 
@@ -122,10 +121,9 @@ impl FaultsName<'_> {
         Ok(config)
     }
 
-    /// Opens the device below, and the faults in front of it.
-    pub(crate) fn open(&self, host: &Host) -> Result<Device> {
-        let config = self.config()?;
-        nic_faults::open(&crate::open(self.below, host)?, config)
+    /// Puts the faults in front of the opened device.
+    pub(crate) fn open(&self, below: &Device) -> Result<Device> {
+        nic_faults::open(below, self.config()?)
     }
 }
 

@@ -216,7 +216,8 @@ pub fn rails_of(name: &str) -> Result<Vec<String>> {
 /// [`Error::Invalid`] for an unknown kind or option, with those that exist; the device's own.
 pub fn open(name: &str, host: &Host) -> Result<Device> {
     if let Some(faults) = faults::parse(name) {
-        return Ok(faults?.open(host)?.named(name.trim()));
+        let faults = faults?;
+        return Ok(faults.open(&open(faults.below, host)?)?.named(name.trim()));
     }
     let device = match rails::parse(name) {
         Some(rails) => rails?.open(host),

@@ -4,13 +4,14 @@
 //! system that the other one belongs to the same user. A line is a rule (`on=write nth=3 status=RETRY_EXC_ERR`), `list`
 //! or `clear`; the answer is `ok` with lines of text, or `error` with the reason. Then the process closes the connection.
 
-use std::io::{self, BufReader, Read as _, Write as _};
+use std::io::{self, BufReader, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use host::bounded::read_line;
+use host::bounded::{read_all, read_line};
+use host::{EventCount, Host, Span};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{geteuid, getpid};
 use verbs::{Error, Result};
@@ -24,6 +25,8 @@ const LINE_BYTES_MAX: u64 = 4096;
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// How long a client may take for its line, and a server for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the thread waits after a connection that it could not accept.
+const PAUSE: Span = Span::from_ms(10);
 
 /// The devices of this process that take rules, and the process in which the socket was opened.
 static SERVED: Mutex<(Vec<Weak<Shared>>, Option<i32>)> = Mutex::new((Vec::new(), None));
@@ -60,7 +63,8 @@ pub(crate) fn serve(shared: &Arc<Shared>) -> Result<()> {
     let what = "cannot open the socket that takes rules of faults (another process may have its name)";
     let listener = name(own).and_then(|name| UnixListener::bind_addr(&name));
     let listener = listener.map_err(|why| Error::system(what, why))?;
-    let run = move || accept_all(&listener);
+    let host = shared.host().clone();
+    let run = move || accept_all(&host, &listener);
     let started = shared.host().spawn("nicety-faults-in", None, run);
     started.map_err(|why| Error::system("cannot start the thread that takes rules of faults", why))?;
     served.1 = Some(own);
@@ -68,12 +72,15 @@ pub(crate) fn serve(shared: &Arc<Shared>) -> Result<()> {
 }
 
 /// The thread's main function, which runs until the process ends.
-fn accept_all(listener: &UnixListener) {
+fn accept_all(host: &Host, listener: &UnixListener) {
     for stream in listener.incoming() {
         match stream {
             // A client that fails is not a failure of this process.
             Ok(stream) => drop(answer(stream)),
-            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            // Descriptors ran out, for example.
+            Err(_) => {
+                drop(host.wait("a free descriptor", &EventCount::new(), host.after(PAUSE), || None::<()>))
+            }
         }
     }
 }
@@ -141,9 +148,8 @@ pub fn request(pid: i32, line: &str) -> std::result::Result<String, String> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.write_all(format!("{line}\n").as_bytes())?;
-        let mut answer = String::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
-        Ok(answer)
+        let answer = read_all(&mut stream, ANSWER_BYTES_MAX)?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
     })()
     .map_err(|why: io::Error| format!("process {pid} does not answer: {why}"))?;
     match answer.split_once('\n') {

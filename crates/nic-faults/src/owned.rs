@@ -36,7 +36,7 @@ impl OwnedSend {
     }
 }
 
-/// A receive.
+/// A receive with its own list of elements.
 pub(crate) struct OwnedRecv {
     wr_id: u64,
     sges: Vec<Sge>,

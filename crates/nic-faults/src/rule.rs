@@ -36,7 +36,7 @@ impl Peers {
     }
 }
 
-/// One fault.
+/// One fault: where, when and how often it happens, and what it does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// The operation that it waits for.
@@ -78,7 +78,7 @@ impl std::error::Error for BadRule {}
 
 /// The keys that say what happens. A rule has one such key.
 const EFFECT_KEYS: [&str; 5] = ["status", "error", "event", "action", "delay"];
-/// All keys.
+/// All keys of a rule, as errors show them.
 const KEYS: &str =
     "on, peer, nth, every, probability, times, after, until, status, error, event, action, delay, jitter";
 

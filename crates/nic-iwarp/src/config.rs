@@ -4,8 +4,6 @@ use std::net::IpAddr;
 
 use host::{Network, Span};
 
-pub use crate::tcp::impaired::WireFaults;
-
 /// Reads granted and requested beyond what the program asks for; used by the flush markers of `send::flush_markers`.
 pub(crate) const MARKER_READS: u16 = 16;
 /// Maximum private data of a program: a request of revision 2 uses four bytes itself (RFC 6581 section 6).
@@ -44,6 +42,31 @@ pub enum FpduSize {
     Segment,
     /// At most this many bytes.
     Bytes(u16),
+}
+
+/// What happens to the bytes that a device sends. The default is nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WireFaults {
+    /// How much later each byte leaves.
+    pub delay: Span,
+    /// At most how much later still, chosen at random for each piece; pieces keep their order.
+    pub jitter: Span,
+    /// Bits per second; 0 for no limit.
+    pub rate: u64,
+    /// The probability with which a piece of the stream resets the connection instead. A piece is what the NIC sends at a
+    /// time, at most 64 KiB.
+    pub reset: f64,
+    /// The probability with which a byte is changed.
+    pub flip: f64,
+    /// The seed of random choices.
+    pub seed: u64,
+}
+
+impl WireFaults {
+    /// Whether nothing happens to the bytes.
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Self { seed: self.seed, ..Self::default() }
+    }
 }
 
 /// Configuration of an iWARP device.

@@ -10,7 +10,7 @@ use host::{Host, Time};
 use rustix::io::Errno;
 use verbs::{AsyncEvent, Error, Result};
 
-use crate::config::{IwarpConfig, WireFaults};
+use crate::config::IwarpConfig;
 use crate::memory::regions::RegionTable;
 use crate::tcp::impaired::through_faults;
 use crate::tcp::outbox::StagingPool;
@@ -50,7 +50,7 @@ pub(crate) struct DeviceShared {
 impl DeviceShared {
     /// Puts the faults of the wire between a connection's socket and this device, if it has any.
     pub(crate) fn through_faults(&self, socket: ForkSafeFd) -> ForkSafeFd {
-        if self.config.wire == WireFaults::default() {
+        if self.config.wire.is_none() {
             return socket;
         }
         self.reactor.unwatch(socket.as_fd());

@@ -15,31 +15,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
+use crate::config::WireFaults;
 use crate::tcp::socket::{make_port_reusable, recv_available, send_now};
-
-/// What happens to the bytes that a device sends. The default is nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct WireFaults {
-    /// How much later each byte leaves.
-    pub delay: Span,
-    /// At most how much later still, chosen at random for each piece; pieces keep their order.
-    pub jitter: Span,
-    /// Bits per second; 0 for no limit.
-    pub rate: u64,
-    /// The probability with which a piece of the stream resets the connection instead. A piece is what the NIC sends at a
-    /// time, at most 64 KiB.
-    pub reset: f64,
-    /// The probability with which a byte is changed.
-    pub flip: f64,
-    /// The seed of random choices.
-    pub seed: u64,
-}
-
-impl WireFaults {
-    fn is_none(&self) -> bool {
-        *self == Self { seed: self.seed, ..Self::default() }
-    }
-}
 
 /// Bytes of a piece.
 const PIECE: usize = 64 << 10;
