@@ -78,9 +78,9 @@ fn accept_all(host: &Host, listener: &UnixListener) {
             // A client that fails is not a failure of this process.
             Ok(stream) => drop(answer(stream)),
             // Descriptors ran out, for example.
-            Err(_) => {
-                drop(host.wait("a free descriptor", &EventCount::new(), host.after(PAUSE), || None::<()>))
-            }
+            Err(_) => host
+                .wait("a free descriptor", &EventCount::new(), host.after(PAUSE), || None::<()>)
+                .unwrap_or(()),
         }
     }
 }
