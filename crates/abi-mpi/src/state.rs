@@ -392,6 +392,9 @@ fn listen_address(addresses: &[IpAddr]) -> IpAddr {
 fn port(name: &str, node: &str, addresses: &[IpAddr]) -> mpi::Result<Port> {
     let device = fabric::open(name, host())
         .map_err(|error| mpi::Error::new(mpi::Class::OTHER, format_args!("NICETY_DEVICE={name}: {error}")))?;
+    if fabric::has_faults(name) {
+        ffi::log::report_at_exit(fabric::faults_report);
+    }
     let unset = listen_address(if fabric::is_local(name) { &[] } else { addresses });
     let address = device.attr().port_addrs.first().copied().unwrap_or(unset);
     let word = fabric::word(name);

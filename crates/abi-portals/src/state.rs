@@ -117,6 +117,9 @@ fn node(pid: Option<u32>) -> Answer<Node> {
         log_error(&error);
         Code::Fail
     })?;
+    if fabric::has_faults(&name) {
+        ffi::log::report_at_exit(fabric::faults_report);
+    }
     let matcher = std::env::var(MATCHER).ok().filter(|name| !name.is_empty());
     let matcher = matcher.map_or(Ok(Matcher::default()), |name| {
         Matcher::named(&name).ok_or_else(|| {

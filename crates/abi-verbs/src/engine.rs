@@ -171,6 +171,7 @@ pub(crate) fn own_ip(name: &str) -> IpAddr {
 
 /// The address of this host that a device name binds to, if any.
 pub(crate) fn side(name: &str) -> Option<IpAddr> {
+    let name = fabric::below(name);
     let side = name.split(['@', '(']).nth(1).filter(|_| name.contains('@'));
     side.and_then(|side| side.trim().parse().ok())
 }
@@ -185,6 +186,8 @@ mod tests {
         for name in ["shm", "shm(dm=1M)", "iwarp"] {
             assert_eq!(side_of(name), None, "{name}");
         }
-        assert_eq!(side_of("iwarp@10.0.0.1(crc=on)").as_deref(), Some("10.0.0.1"));
+        for name in ["iwarp@10.0.0.1(crc=on)", "faults(iwarp@10.0.0.1(crc=on),seed=3)"] {
+            assert_eq!(side_of(name).as_deref(), Some("10.0.0.1"), "{name}");
+        }
     }
 }

@@ -65,6 +65,13 @@ pub(crate) enum PendingAsyncEvent {
     Cq(Handle<Cq>),
     Qp(Handle<Qp>, AsyncQpEvent),
     Srq(Handle<Srq>),
+    /// The link of a port came or went.
+    Port {
+        is_active: bool,
+        port: u8,
+    },
+    /// The device has failed.
+    Device,
 }
 
 /// An opened device of this process, which all its contexts share.
@@ -78,6 +85,10 @@ pub(crate) struct Engine {
     pub(crate) gids: Vec<ibv_gid>,
     /// Objects by number, for event delivery. Locked while an object is in use.
     pub(crate) objects: Mutex<Objects>,
+    /// Its contexts, which get the events of ports and of the device.
+    pub(crate) contexts: Mutex<Vec<Handle<Context>>>,
+    /// The port has lost its link.
+    pub(crate) is_port_down: AtomicBool,
     /// Opened for the first UD queue pair.
     pub(crate) datagrams: Mutex<Option<Arc<Datagrams>>>,
     /// Scheduled tasks of identifiers.

@@ -15,7 +15,7 @@ use crate::answer::Answer;
 use crate::cm::{attempt, outcome};
 use crate::engine::{ENGINES, gids, own_ip};
 use crate::errno::Errno;
-use crate::objects::{AsyncQpEvent, CmId, DelayedTask, Engine, Objects, Qp};
+use crate::objects::{AsyncQpEvent, CmId, DelayedTask, Engine, Objects, PendingAsyncEvent, Qp};
 use crate::qp::{failed_completion, peer_gone};
 use crate::resources::event;
 use crate::slab::Held;
@@ -39,6 +39,9 @@ pub(crate) fn engine_of(name: &str) -> Answer<Arc<Engine>> {
 }
 
 fn open(name: &str) -> verbs::Result<Arc<Engine>> {
+    if fabric::has_faults(name) {
+        ffi::log::report_at_exit(fabric::faults_report);
+    }
     let device = fabric::open(name, &host::real::host())?;
     let cm = device.create_cm()?;
     let pairing = Pairing::new(&cm, own_ip(name), std::process::id())?;
@@ -51,6 +54,8 @@ fn open(name: &str) -> verbs::Result<Arc<Engine>> {
         is_local,
         gids,
         objects: Mutex::default(),
+        contexts: Mutex::default(),
+        is_port_down: AtomicBool::new(false),
         datagrams: Mutex::default(),
         delayed_tasks: Mutex::default(),
         has_limits: AtomicBool::new(false),
@@ -209,6 +214,12 @@ fn on_event(engine: &Engine, event: &AsyncEvent) {
         AsyncEvent::LastWqeReached { qp_num } => {
             objects.of_event(*qp_num).into_iter().for_each(peer_gone::report_drained);
         }
+        AsyncEvent::PortError { port } | AsyncEvent::PortActive { port } => {
+            let is_active = matches!(event, AsyncEvent::PortActive { .. });
+            engine.is_port_down.store(!is_active, Ordering::Relaxed);
+            event::queue_context_event(engine, || PendingAsyncEvent::Port { is_active, port: *port });
+        }
+        AsyncEvent::DeviceFatal => event::queue_context_event(engine, || PendingAsyncEvent::Device),
         // Events of rails do not concern a program that sees one device.
         _ => {}
     }

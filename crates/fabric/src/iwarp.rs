@@ -1,6 +1,7 @@
 //! The names of iWARP devices: `iwarp`, or `iwarp@ADDRESS` for the side with that address, with options.
 
 use host::Span;
+use nic_faults::parse_span;
 use nic_iwarp::{Completion, FpduSize, IwarpConfig, Mpa};
 use verbs::{Error, Result};
 
@@ -90,7 +91,70 @@ const OPTIONS: &[DeviceOption<IwarpConfig>] = &[
             Ok(())
         },
     },
+    DeviceOption {
+        form: "delay=TIME",
+        about: "fault: what it sends leaves later, such as 50us (0)",
+        set: |config, value| {
+            config.wire.delay = parse_span(value).ok_or(BadValue::Value)?;
+            Ok(())
+        },
+    },
+    DeviceOption {
+        form: "jitter=TIME",
+        about: "fault: a random part of this time is added to the delay (0)",
+        set: |config, value| {
+            config.wire.jitter = parse_span(value).ok_or(BadValue::Value)?;
+            Ok(())
+        },
+    },
+    DeviceOption {
+        form: "rate=BITS",
+        about: "fault: it sends at most so many bits per second, such as 100m or 10g (no limit)",
+        set: |config, value| {
+            config.wire.rate = parse_rate(value).ok_or(BadValue::Value)?;
+            Ok(())
+        },
+    },
+    DeviceOption {
+        form: "reset=PROBABILITY",
+        about: "fault: a piece that it sends, of up to 64 KiB, resets the connection (0)",
+        set: |config, value| {
+            config.wire.reset = parse_probability(value).ok_or(BadValue::Value)?;
+            Ok(())
+        },
+    },
+    DeviceOption {
+        form: "flip=PROBABILITY",
+        about: "fault: a byte that it sends is changed; use it with crc=on (0)",
+        set: |config, value| {
+            config.wire.flip = parse_probability(value).ok_or(BadValue::Value)?;
+            Ok(())
+        },
+    },
+    DeviceOption {
+        form: "seed=N",
+        about: "the seed of random faults (0)",
+        set: |config, value| {
+            config.wire.seed = value.parse().map_err(|_| BadValue::Value)?;
+            Ok(())
+        },
+    },
 ];
+
+/// Bits per second: a whole number, with k, m or g for powers of 1000.
+fn parse_rate(value: &str) -> Option<u64> {
+    let digits = value.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    let unit = [("", 1), ("k", 1000), ("m", 1_000_000), ("g", 1_000_000_000)]
+        .into_iter()
+        .find(|(name, _)| *name == unit.to_ascii_lowercase())?;
+    number.parse::<u64>().ok()?.checked_mul(unit.1).filter(|rate| *rate != 0)
+}
+
+/// A number from 0 to 1.
+fn parse_probability(value: &str) -> Option<f64> {
+    value.parse().ok().filter(|share| (0.0..=1.0).contains(share))
+}
 
 fn opener(config: IwarpConfig) -> Opener {
     Box::new(move |host| nic_iwarp::open(host, &config))
@@ -152,6 +216,14 @@ mod tests {
             allow,
             ["10.0.0.0/8", "127.0.0.1", "fd00::/8"].map(|text| text.parse().expect("a network"))
         );
+        let wire = parse_text("iwarp(delay=50us,jitter=10us,rate=10g,reset=0.001,flip=1e-6,seed=7)")
+            .expect("faults")
+            .wire;
+        assert_eq!(
+            (wire.delay, wire.jitter, wire.rate),
+            (Span::from_us(50), Span::from_us(10), 10_000_000_000)
+        );
+        assert_eq!((wire.reset, wire.flip, wire.seed), (0.001, 1e-6, 7));
         let plain = parse_text("iwarp").expect("no options");
         assert!(plain.bind.is_none() && !plain.crc);
         let v6 = parse_text("iwarp@::1").expect("an address");
@@ -168,6 +240,11 @@ mod tests {
             ("iwarp(mpa=3)", "mpa=1|2"),
             ("iwarp(speed=high)", "complete=placed|sent"),
             ("iwarp(silence=0)", "silence=SECONDS"),
+            ("iwarp(delay=5)", "delay=TIME"),
+            ("iwarp(rate=0)", "rate=BITS"),
+            ("iwarp(rate=1t)", "rate=BITS"),
+            ("iwarp(reset=2)", "reset=PROBABILITY"),
+            ("iwarp(flip=-1)", "flip=PROBABILITY"),
             ("iwarp(allow=)", "allow=NETWORK+..."),
             ("iwarp(allow=10.0.0.0/33)", "allow=NETWORK+..."),
             ("iwarp(allow=10.0.0.0/8+)", "allow=NETWORK+..."),

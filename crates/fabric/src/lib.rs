@@ -5,10 +5,11 @@
 //! with parameters of it as options: `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on simulated hosts only. A machine with
 //! several cards, or cards with several ports, has a rail for each port of each card, numbered from 0: `model:connectx-multihca@1`
 //! is one of them, and `model:connectx-multihca` the first card with all its ports. Several devices as one are
-//! `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`. `model:seastar` has no queue pairs: it runs programs ([`verbs::Firmware`]), and
+//! `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`, and `faults(shm,rules=FILE)` is a device whose requests fail by rules. `model:seastar` has no queue pairs: it runs programs ([`verbs::Firmware`]), and
 //! [`profile`] reports where the time of their messages is spent.
 #![forbid(unsafe_code)]
 
+mod faults;
 mod hw;
 mod iwarp;
 mod kind;
@@ -22,6 +23,7 @@ use std::sync::mpsc;
 
 use host::Host;
 use host::world::{self, World};
+pub use nic_faults::{remaining_report as faults_report, request as fault_request};
 pub use nic_hw::CardInfo;
 pub use nic_model::{
     COMPONENTS, Family, Machine, MachineError, MachineErrorKind, Parameter, Profile, Source, Value,
@@ -76,6 +78,11 @@ pub fn split(list: &str, separator: char) -> Vec<&str> {
 /// # Errors
 /// [`Error::Invalid`], with the names or options that exist.
 pub fn check(name: &str) -> Result<()> {
+    if let Some(faults) = faults::parse(name) {
+        let faults = faults?;
+        faults.config()?;
+        return check(faults.below);
+    }
     match rails::parse(name) {
         Some(rails) => rails.map(drop),
         None => {
@@ -87,6 +94,7 @@ pub fn check(name: &str) -> Result<()> {
 
 /// Whether the device of this name exists only in virtual time: a modelled card, which opens on a simulated host only.
 pub fn is_virtual(name: &str) -> bool {
+    let name = below(name);
     match rails::parse(name) {
         Some(rails) => rails.is_ok_and(|rails| rails.names.iter().all(|name| is_virtual(name))),
         None => table::kind_of(name).is_some_and(|kind| kind.reach == Reach::World),
@@ -95,6 +103,7 @@ pub fn is_virtual(name: &str) -> bool {
 
 /// Whether the device of this name reaches processes of this host only.
 pub fn is_local(name: &str) -> bool {
+    let name = below(name);
     match rails::parse(name) {
         Some(rails) => rails.is_ok_and(|rails| rails.names.iter().any(|name| is_local(name))),
         None => table::kind_of(name).is_some_and(|kind| kind.reach == Reach::Host),
@@ -104,14 +113,36 @@ pub fn is_local(name: &str) -> bool {
 /// The baseline of the machine itself for results of the device of this name: for rails, which are of one kind, that of the
 /// first.
 pub fn baseline(name: &str) -> Baseline {
+    let name = below(name);
     let rails = rails::parse(name).and_then(Result::ok);
     let first = rails.as_ref().map_or(name, |rails| rails.names[0]);
     table::kind_of(first).map(|kind| kind.baseline).unwrap_or_default()
 }
 
+/// The name of the device below faults, such as `shm` of `faults(shm,rules=FILE)`; for every other device, its own name.
+pub fn below(name: &str) -> &str {
+    faults::below(name).unwrap_or(name)
+}
+
 /// The first word of a device's name, such as `iwarp` of `iwarp@10.0.0.1(crc=on)`: it is the same for all devices of a kind.
+/// That of a device with faults is the word of the device below.
 pub fn word(name: &str) -> &str {
-    table::word(name)
+    table::word(below(name))
+}
+
+/// Whether the name has the form of a device with faults.
+pub fn has_faults(name: &str) -> bool {
+    faults::parse(name).is_some()
+}
+
+/// The options of a device with faults, in their written form, each with its meaning.
+pub fn faults_options() -> Vec<(&'static str, &'static str)> {
+    faults::options()
+}
+
+/// The rules that a seed chooses (`faults(shm,chaos=SEED)`), as words.
+pub fn chaos(seed: u64) -> Vec<String> {
+    nic_faults::chaos(seed).iter().map(ToString::to_string).collect()
 }
 
 /// The options of a device made of several, in their written form, each with its meaning.
@@ -131,8 +162,9 @@ pub fn served() -> impl Iterator<Item = &'static str> {
 }
 
 /// A device's name without its side, which another host does not have: `iwarp(crc=on)` of `iwarp@10.0.0.1(crc=on)`, `hw:mlx5_0`
-/// of `hw:mlx5_0@2`.
+/// of `hw:mlx5_0@2`. Neither has another host the faults of the device.
 pub fn without_side(name: &str) -> String {
+    let name = below(name);
     let Some(at) = name.find('@') else { return name.to_owned() };
     let end = name[at..].find('(').map_or(name.len(), |end| at + end);
     format!("{}{}", &name[..at], &name[end..])
@@ -163,6 +195,9 @@ pub fn attr(name: &str) -> Result<DeviceAttr> {
 /// # Errors
 /// [`Error::Invalid`] as [`check`].
 pub fn rails_of(name: &str) -> Result<Vec<String>> {
+    if let Some(faults) = faults::parse(name) {
+        return rails_of(faults?.below);
+    }
     if let Some(rails) = rails::parse(name) {
         return Ok(rails?.names.into_iter().map(str::to_owned).collect());
     }
@@ -180,6 +215,10 @@ pub fn rails_of(name: &str) -> Result<Vec<String>> {
 /// # Errors
 /// [`Error::Invalid`] for an unknown kind or option, with those that exist; the device's own.
 pub fn open(name: &str, host: &Host) -> Result<Device> {
+    if let Some(faults) = faults::parse(name) {
+        let faults = faults?;
+        return Ok(faults.open(&open(faults.below, host)?)?.named(name.trim()));
+    }
     let device = match rails::parse(name) {
         Some(rails) => rails?.open(host),
         None => {
@@ -203,6 +242,7 @@ pub fn cards() -> Result<Vec<CardInfo>> {
 /// # Errors
 /// [`Error::Invalid`] for what is unknown, missing or out of range, and for a card that is not a model.
 pub fn machine(name: &str) -> Result<Machine> {
+    let name = below(name);
     match model_config(name)? {
         Some(config) => Ok(config.machine),
         None => Err(Error::Invalid(format!("'{name}' is not a model, and has no machine"))),

@@ -37,7 +37,7 @@ pub(crate) fn parse(text: &str) -> Result<(&'static DeviceKind, Name<'_>)> {
     let Some(kind) = kind_of(text) else {
         let known: Vec<_> = KINDS.into_iter().flat_map(|kind| (kind.names)()).map(|(name, _)| name).collect();
         return Err(Error::Invalid(format!(
-            "there is no device '{}'; there is: {}, and rails(DEVICE,DEVICE,...)",
+            "there is no device '{}'; there is: {}, rails(DEVICE,DEVICE,...) and faults(DEVICE)",
             name.head,
             known.join(", ")
         )));

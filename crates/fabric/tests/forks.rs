@@ -51,6 +51,12 @@ impl Endpoint {
         let device = match kind {
             "shm" => nic_shm::open(&host, &Default::default()),
             "iwarp" => nic_iwarp::open(&host, &Default::default()),
+            "faults" => {
+                let below = nic_shm::open(&host, &Default::default()).expect("a device");
+                let rules = ["on=request nth=1000 status=RETRY_EXC_ERR", "on=recv nth=1000 delay=1ms"];
+                let rules = rules.map(|rule| (rule.parse().expect("a rule"), "test".to_owned())).to_vec();
+                nic_faults::open(&below, nic_faults::FaultsConfig { rules, seed: 0, has_control: true })
+            }
             _ => nic_rails::open(
                 vec![
                     nic_iwarp::open(&host, &Default::default()).expect("a rail"),
@@ -171,6 +177,11 @@ fn children_do_not_affect_shm() {
 #[test]
 fn children_do_not_affect_iwarp() {
     check_children_are_harmless("iwarp");
+}
+
+#[test]
+fn children_do_not_affect_faults() {
+    check_children_are_harmless("faults");
 }
 
 #[test]

@@ -15,10 +15,12 @@ use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write as _};
 use std::fs::{File, OpenOptions};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use host::real::{remark, remark_to};
+
+use crate::{catch_panic, lock};
 
 /// The variable that selects what is written.
 pub const VARIABLE: &str = "NICETY_LOG";
@@ -96,11 +98,44 @@ fn read_variable() -> u8 {
     let is_first = LEVEL.compare_exchange(UNREAD, level, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     if is_first && level >= ERRORS {
         PROCESS.store(std::process::id(), Ordering::Relaxed);
-        // SAFETY: a function without arguments that returns nothing. Test: `misuse_is_explained` of abi-verbs, whose program exits with
-        // repeated failures.
-        let _ = unsafe { libc::atexit(write_counts) };
+        at_exit(write_counts);
     }
     level
+}
+
+/// Calls a function when the process calls exit(3) or returns from `main`.
+fn at_exit(function: extern "C" fn()) {
+    // SAFETY: a function without arguments that returns nothing, of a library that is never unloaded. Test: `misuse_is_explained` of
+    // abi-verbs, whose program exits with repeated failures. If memory is short, the lines are missing.
+    let _ = unsafe { libc::atexit(function) };
+}
+
+/// A function that returns lines for the end of the process.
+type Report = fn() -> Vec<String>;
+
+/// Functions whose lines are written at the end.
+static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
+
+/// Writes the lines of [`report_at_exit`].
+extern "C" fn write_reports() {
+    let write = || {
+        let reports = lock(&REPORTS).clone();
+        reports.iter().flat_map(|report| report()).for_each(write_line);
+    };
+    // Too late to report an error.
+    let _ = catch_panic(write);
+}
+
+/// Writes the lines that `report` returns when the process calls exit(3) or returns from `main`. A function that is given
+/// twice is called once.
+pub fn report_at_exit(report: fn() -> Vec<String>) {
+    let mut reports = lock(&REPORTS);
+    if reports.is_empty() {
+        at_exit(write_reports);
+    }
+    if !reports.iter().any(|known| std::ptr::fn_addr_eq(*known, report)) {
+        reports.push(report);
+    }
 }
 
 /// Checks a value of the variable.

@@ -44,6 +44,31 @@ pub enum FpduSize {
     Bytes(u16),
 }
 
+/// What happens to the bytes that a device sends. The default is nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WireFaults {
+    /// How much later each byte leaves.
+    pub delay: Span,
+    /// At most how much later still, chosen at random for each piece; pieces keep their order.
+    pub jitter: Span,
+    /// Bits per second; 0 for no limit.
+    pub rate: u64,
+    /// The probability with which a piece of the stream resets the connection instead. A piece is what the NIC sends at a
+    /// time, at most 64 KiB.
+    pub reset: f64,
+    /// The probability with which a byte is changed.
+    pub flip: f64,
+    /// The seed of random choices.
+    pub seed: u64,
+}
+
+impl WireFaults {
+    /// Whether nothing happens to the bytes.
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Self { seed: self.seed, ..Self::default() }
+    }
+}
+
 /// Configuration of an iWARP device.
 #[derive(Clone, Debug)]
 pub struct IwarpConfig {
@@ -66,6 +91,8 @@ pub struct IwarpConfig {
     /// one and a half times this span; if nothing is in flight to the peer, it may take up to 3 s. A peer that
     /// acknowledges but accepts no data is never given up.
     pub silence: Span,
+    /// What happens to the bytes that it sends, on purpose. With any of it, `silence` has no effect.
+    pub wire: WireFaults,
 }
 
 impl IwarpConfig {
@@ -91,6 +118,7 @@ impl Default for IwarpConfig {
             completion: Completion::default(),
             dm_size: None,
             silence: Span::from_secs(20),
+            wire: WireFaults::default(),
         }
     }
 }

@@ -44,5 +44,5 @@ mod shared;
 mod tcp;
 mod wake;
 
-pub use config::{Completion, FpduSize, IwarpConfig, Mpa};
+pub use config::{Completion, FpduSize, IwarpConfig, Mpa, WireFaults};
 pub use device::open;

@@ -1,6 +1,7 @@
 //! The state that all objects of a device share; it does not refer to these objects.
 
 use std::collections::BTreeSet;
+use std::os::fd::AsFd as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use verbs::{AsyncEvent, Error, Result};
 
 use crate::config::IwarpConfig;
 use crate::memory::regions::RegionTable;
+use crate::tcp::impaired::through_faults;
 use crate::tcp::outbox::StagingPool;
 use crate::wake::linger::Lingering;
 use crate::wake::reactor::Reactor;
@@ -46,6 +48,15 @@ pub(crate) struct DeviceShared {
 }
 
 impl DeviceShared {
+    /// Puts the faults of the wire between a connection's socket and this device, if it has any.
+    pub(crate) fn through_faults(&self, socket: ForkSafeFd) -> ForkSafeFd {
+        if self.config.wire.is_none() {
+            return socket;
+        }
+        self.reactor.unwatch(socket.as_fd());
+        through_faults(&self.host, &self.config.wire, self.reactor.new_id(), socket)
+    }
+
     pub(crate) fn new(host: &Host, fork_guard: ForkGuard, config: &IwarpConfig) -> Result<Self> {
         let refused = |e: Errno| Error::system("cannot create the device's event descriptors", e);
         Ok(Self {

@@ -51,6 +51,9 @@ pub(crate) enum Command {
     /// Run an unmodified program for libibverbs, librdmacm or uDAPL on our devices
     #[command(after_long_help = RUN)]
     Run(RunArgs),
+    /// Make requests of a running program fail on purpose, or list what its faults did
+    #[command(after_long_help = FAULT)]
+    Fault(FaultArgs),
     /// Run an MPI program: start its ranks on this host and others, and end them together
     #[command(after_long_help = mpi::MPIRUN)]
     Mpirun(Box<MpirunArgs>),
@@ -326,6 +329,12 @@ pub(crate) struct RunArgs {
     /// Device to run on (see `nicety devices`); repeat it to offer several devices
     #[arg(long = "device", value_name = "DEV", default_value = "shm")]
     pub(crate) devices: Vec<String>,
+    /// Make requests, calls and events fail by the rules of a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) faults: Option<PathBuf>,
+    /// Make requests, calls and events fail by rules that the seed chooses; prints them
+    #[arg(long, value_name = "SEED")]
+    pub(crate) chaos: Option<u64>,
     /// Name of the adapter for the program (with --dat)
     #[arg(long, value_name = "NAME", default_value = "nicety", requires = "dat")]
     pub(crate) ia: String,
@@ -358,11 +367,34 @@ EXAMPLES
   nicety run -- ibv_rc_pingpong                                   a server; in another terminal:
   nicety run -- ibv_rc_pingpong localhost
   nicety run --log calls:calls.txt -- ./program                   with a log of all calls
+  nicety run --faults rules.toml -- ./program                     whose third write fails, for example
   nicety run --rnic -- rping -s                                   on devices that look like iWARP
   eval \"$(nicety run --print-env --device iwarp@10.0.0.1)\"       for all programs of this shell
   nicety run --dat -- dtest -P nicety
   nicety run --dat --device iwarp -- dapltest -T S -D nicety
   nicety run --dat --device iwarp@10.0.0.1 --ia ib0 -- ./program  named as the program expects";
+
+/// `nicety fault`
+#[derive(Debug, Args)]
+pub(crate) struct FaultArgs {
+    /// The process, of the same user, that runs on a device of faults
+    #[arg(value_name = "PID")]
+    pub(crate) pid: i32,
+    /// A rule, such as `on=write nth=3 status=RETRY_EXC_ERR`; `list` for what each rule did; `clear` to end all rules
+    #[arg(required = true, value_name = "RULE")]
+    pub(crate) rule: Vec<String>,
+}
+
+const FAULT: &str = "\
+The process was started by `nicety run --faults FILE` or `nicety run --device 'faults(shm)'`. A rule has the keys of the file: on, and one of \
+status, error, event, action and delay; also peer, nth, every, probability, times, after and until. They count from now on.
+
+EXAMPLES
+  nicety fault 4711 on=write nth=3 status=RETRY_EXC_ERR   the third write from now on fails
+  nicety fault 4711 on=reg_mr times=all error=ENOMEM      nothing can be registered any more
+  nicety fault 4711 on=time event=PORT_ERR                the port loses its link now
+  nicety fault 4711 list                                  what each rule did
+  nicety fault 4711 clear                                 ends all rules";
 
 /// `nicety devices`
 #[derive(Debug, Args)]

@@ -36,6 +36,18 @@ pub enum AsyncEvent {
         /// [`crate::Qp::num`].
         qp_num: u32,
     },
+    /// A port has lost its link (`IBV_EVENT_PORT_ERR`).
+    PortError {
+        /// The number of the port, from 1.
+        port: u8,
+    },
+    /// The port has its link again (`IBV_EVENT_PORT_ACTIVE`).
+    PortActive {
+        /// The number of the port, from 1.
+        port: u8,
+    },
+    /// The device has failed, and its queue pairs with it (`IBV_EVENT_DEVICE_FATAL`).
+    DeviceFatal,
     /// A queue pair of several rails (crate `nic-rails`) has lost a rail, and continues with the others.
     RailDown {
         /// [`crate::Qp::num`].

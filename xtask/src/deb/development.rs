@@ -6,7 +6,11 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const HEADERS: [&str; 2] = ["crates/abi-mpi/include/mpi.h", "crates/abi-portals/include/portals4.h"];
+const HEADERS: [&str; 3] = [
+    "crates/abi-mpi/include/mpi.h",
+    "crates/abi-portals/include/portals4.h",
+    "crates/abi-verbs/include/nicety_fault.h",
+];
 /// The files for pkg-config. Their paths are relative to them, so that they also work where a tarball was unpacked.
 const CONFIGS: [&str; 5] = ["mpi.pc", "mpi-c.pc", "portals4.pc", "libibverbs.pc", "librdmacm.pc"];
 /// What a file for pkg-config has instead of the version.

@@ -63,7 +63,7 @@ sh -c 'eval "$(nicety run --print-env)" && ibv_devices' | grep -q nicety0
 works "the line for a CI job (docs/guides/verbs.md)"
 nicety mpicc --show -o ring ring.c | grep -q -- '-I/usr/include/nicety .*-L/usr/lib/nicety '
 works "nicety mpicc, which finds mpi.h and the library"
-test -e /usr/include/nicety/portals4.h && ldd /usr/lib/nicety/libportals.so.4 | grep -q libc && ! ldd /usr/lib/nicety/libportals.so.4 | grep -q 'not found'
+test -e /usr/include/nicety/nicety_fault.h && test -e /usr/include/nicety/portals4.h && ldd /usr/lib/nicety/libportals.so.4 | grep -q libc && ! ldd /usr/lib/nicety/libportals.so.4 | grep -q 'not found'
 works "portals4.h and its library, which loads"
 /usr/lib/nicety/bin/mpicc --show ring.c | grep -q -- '-lmpi_abi'
 works "the names of MPI's commands in /usr/lib/nicety/bin"

@@ -1,6 +1,7 @@
 //! The attributes of a device and its one port, with the GID and P_Key tables.
 
 use std::ffi::c_int;
+use std::sync::atomic::Ordering;
 
 use ffi::Out;
 use rdma_abi::numbers as n;
@@ -145,8 +146,9 @@ pub(crate) fn query(context: Handle<Context>, port: u8, place: *mut u8, size: us
     let context = context.lookup()?;
     check_port(port.into())?;
     let attr = context.engine.device.attr();
+    let is_down = context.engine.is_port_down.load(Ordering::Relaxed);
     let found = ibv_port_attr {
-        state: n::IBV_PORT_ACTIVE as c_int,
+        state: if is_down { n::IBV_PORT_DOWN } else { n::IBV_PORT_ACTIVE } as c_int,
         max_mtu: n::IBV_MTU_4096 as c_int,
         active_mtu: n::IBV_MTU_4096 as c_int,
         gid_tbl_len: context.engine.gids.len() as c_int,

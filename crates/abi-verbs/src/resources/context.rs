@@ -1,5 +1,7 @@
 //! Opening and closing devices.
 
+use ffi::lock;
+
 use crate::answer::Answer;
 use crate::discovery::device::Device;
 use crate::event_queue::EventQueue;
@@ -16,7 +18,11 @@ pub(crate) fn open(handle: Handle<Device>) -> Answer<Handle<Context>> {
     let engine = thread::engine_of(&device.name)?;
     let events = EventQueue::new()?;
     let seen = tables::context(handle.cast(), events.fd());
-    Context::slab().insert(seen, Context { engine, device: handle, events })
+    let context = Context::slab().insert(seen, Context { engine: engine.clone(), device: handle, events })?;
+    let mut contexts = lock(&engine.contexts);
+    contexts.retain(|context| context.lookup().is_ok());
+    contexts.push(context);
+    Ok(context)
 }
 
 pub(crate) fn ibv_open_device(device: Handle<Device>) -> Answer<Handle<Context>> {

@@ -3,13 +3,13 @@
 use std::ffi::c_int;
 use std::os::fd::RawFd;
 
-use ffi::Out;
+use ffi::{Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::{ibv_async_element, ibv_async_event};
 
 use crate::answer::Answer;
 use crate::errno::missing;
-use crate::objects::{AsyncQpEvent, Context, Cq, PendingAsyncEvent, Qp, Srq};
+use crate::objects::{AsyncQpEvent, Context, Cq, Engine, PendingAsyncEvent, Qp, Srq};
 use crate::slab::Handle;
 
 pub(crate) fn queue_cq_event(cq: Handle<Cq>) {
@@ -28,6 +28,11 @@ pub(crate) fn queue_srq_event(srq: Handle<Srq>) {
     if let Ok(held) = srq.lookup() {
         queue_event(held.context, PendingAsyncEvent::Srq(srq));
     }
+}
+
+/// Queues an event of a port or of the device for all contexts.
+pub(crate) fn queue_context_event(engine: &Engine, event: impl Fn() -> PendingAsyncEvent) {
+    lock(&engine.contexts).iter().for_each(|context| queue_event(*context, event()));
 }
 
 fn queue_event(context: Handle<Context>, event: PendingAsyncEvent) {
@@ -68,6 +73,11 @@ fn deliver(event: &PendingAsyncEvent) -> Option<ibv_async_event> {
             };
             (ibv_async_element { qp: qp.cast() }, kind)
         }
+        PendingAsyncEvent::Port { is_active, port } => {
+            let kind = if *is_active { n::IBV_EVENT_PORT_ACTIVE } else { n::IBV_EVENT_PORT_ERR };
+            (ibv_async_element { port_num: c_int::from(*port) }, kind)
+        }
+        PendingAsyncEvent::Device => (ibv_async_element { port_num: 0 }, n::IBV_EVENT_DEVICE_FATAL),
         PendingAsyncEvent::Srq(srq) => {
             srq.lookup().ok()?.events.deliver();
             (ibv_async_element { srq: srq.cast() }, n::IBV_EVENT_SRQ_LIMIT_REACHED)

@@ -50,7 +50,7 @@ struct Limit {
 /// Output that cannot be written.
 pub(crate) fn run(args: &DevicesArgs) -> Outcome {
     let devices: Vec<ListedDevice> =
-        fabric::list().into_iter().chain([rails()]).map(open_and_describe).collect();
+        fabric::list().into_iter().chain([rails(), faults()]).map(open_and_describe).collect();
     let (width, colour) = (Stream::Out.width(), Stream::Out.colour());
     if args.json {
         Stream::Out.json(&Document { schema: SCHEMA, devices })?;
@@ -68,6 +68,18 @@ fn rails() -> DeviceInfo {
         name: "rails(shm,shm)".to_owned(),
         about: "devices of one kind as one; rails(iwarp@A,iwarp@B)".to_owned(),
         options: fabric::rails_options(),
+        reach: Reach::Host,
+        baseline: Baseline::Memory,
+        available: Ok(()),
+    }
+}
+
+/// A representative entry for devices with faults.
+fn faults() -> DeviceInfo {
+    DeviceInfo {
+        name: "faults(shm)".to_owned(),
+        about: "any device, whose requests fail by rules; faults(iwarp@A,rules=FILE)".to_owned(),
+        options: fabric::faults_options(),
         reach: Reach::Host,
         baseline: Baseline::Memory,
         available: Ok(()),
@@ -190,7 +202,11 @@ fn screen(devices: &[ListedDevice], width: usize, colour: bool) -> String {
     for (title, simulated) in [("Devices of this machine", false), ("Modelled cards, in virtual time", true)]
     {
         let _ = writeln!(out, "{}", Paint::Strong.on(title, colour));
-        for device in devices.iter().filter(|device| fabric::is_virtual(&device.name) == simulated) {
+        // A device with faults is another device of the list; the details of `-v` describe it.
+        let is_shown = |device: &&ListedDevice| {
+            fabric::is_virtual(&device.name) == simulated && !fabric::has_faults(&device.name)
+        };
+        for device in devices.iter().filter(is_shown) {
             let about = device.about.strip_prefix("a model, in virtual time: ").unwrap_or(&device.about);
             let text = match &device.why_not {
                 None => shorten(about, width.saturating_sub(room)),

@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod fault;
 mod fortran_modules;
 pub(crate) mod man;
 pub(crate) mod mpicc;

@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use host::real::remark;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::args::RunArgs;
@@ -26,7 +27,9 @@ const LIBRARY: &str = "libnicety_dat.so";
 ///
 /// # Errors
 /// If a device does not exist or works in virtual time only, or if a library or the program is missing.
-pub(crate) fn run(args: &RunArgs) -> Outcome {
+pub(crate) fn run(mut args: RunArgs) -> Outcome {
+    add_faults(&mut args)?;
+    let args = &args;
     for device in &args.devices {
         fabric::check(device).map_err(Failure::usage)?;
         if fabric::is_virtual(device) {
@@ -52,6 +55,47 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         return Ok(OK);
     }
     Err(become_program(args, variables))
+}
+
+/// Puts the faults of the command line in front of each device. The program's directory may be another one, so the file gets
+/// its whole path.
+fn add_faults(args: &mut RunArgs) -> Result<(), Failure> {
+    let mut options = String::new();
+    if let Some(file) = &args.faults {
+        let path = file.canonicalize().map_err(|why| {
+            Failure::usage(format!(
+                "cannot read the file of faults {}: {why}; check its name",
+                file.display()
+            ))
+        })?;
+        let path = path.to_str().filter(|path| !path.contains([',', ';', '(', ')', '"']));
+        let path = path.ok_or_else(|| {
+            Failure::usage(format!(
+                "the path of {} cannot be part of a device name; move it to one without commas, semicolons, quotes and parentheses",
+                file.display()
+            ))
+        })?;
+        options.push_str(&format!(",rules={path}"));
+    }
+    if let Some(seed) = args.chaos {
+        options.push_str(&format!(",chaos={seed}"));
+        let rules = fabric::chaos(seed);
+        if !args.print_env {
+            remark(format_args!("chaos with seed {seed}:"));
+            rules.iter().for_each(remark);
+        }
+    }
+    if !options.is_empty() {
+        for device in &mut args.devices {
+            if fabric::has_faults(device) {
+                return Err(Failure::usage(format!(
+                    "{device} has faults of its own; leave out --faults and --chaos"
+                )));
+            }
+            *device = format!("faults({device}{options})");
+        }
+    }
+    Ok(())
 }
 
 /// The variable that makes the libraries say why calls fail, if they should. What the environment has stays, unless there is an option.
@@ -147,6 +191,8 @@ mod tests {
         RunArgs {
             dat: true,
             devices: vec![device.to_owned()],
+            faults: None,
+            chaos: None,
             ia: "nicety".to_owned(),
             log: None,
             print_env: false,
@@ -171,19 +217,37 @@ mod tests {
     }
 
     #[test]
+    fn faults_are_put_in_front_of_each_device() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("rules.toml");
+        std::fs::write(&file, "").expect("a file");
+        let path = file.canonicalize().expect("a path");
+        let two = vec!["shm".to_owned(), "iwarp@127.0.0.1(crc=on)".to_owned()];
+        let mut both = RunArgs { faults: Some(file), chaos: Some(7), devices: two, ..args("shm", &["true"]) };
+        add_faults(&mut both).expect("devices");
+        let path = path.display();
+        assert_eq!(both.devices[0], format!("faults(shm,rules={path},chaos=7)"));
+        assert_eq!(both.devices[1], format!("faults(iwarp@127.0.0.1(crc=on),rules={path},chaos=7)"));
+        both.devices.iter().for_each(|device| fabric::check(device).expect("a name"));
+        assert!(add_faults(&mut both).expect_err("twice").lines[0].contains("leave out --faults"));
+        let missing = RunArgs { faults: Some("/nowhere.toml".into()), ..args("shm", &["true"]) };
+        assert!(run(missing).expect_err("no file").lines[0].contains("/nowhere.toml"));
+    }
+
+    #[test]
     fn invalid_options_are_refused_before_the_program_starts() {
         for (device, hint) in
             [("smh", "shm, iwarp"), ("model:mt23108-vapi", "virtual time"), ("iwarp@x", "10.0.0.1")]
         {
-            let failure = run(&args(device, &["true"])).expect_err(device);
+            let failure = run(args(device, &["true"])).expect_err(device);
             assert!(failure.lines[0].contains(hint), "{device}: {failure:?}");
         }
         let log = RunArgs { log: Some("error".into()), ..args("shm", &["true"]) };
-        assert!(run(&log).expect_err("no such level").lines[0].contains("expected off, errors or calls"));
+        assert!(run(log).expect_err("no such level").lines[0].contains("expected off, errors or calls"));
         let none = RunArgs { provider: Some("/nowhere/at/all.so".into()), ..args("shm", &["true"]) };
-        assert!(run(&none).is_err());
+        assert!(run(none).is_err());
         let two = RunArgs { devices: vec!["shm".into(), "iwarp".into()], ..args("shm", &["true"]) };
-        assert!(run(&two).expect_err("one too many").lines[0].contains("once"));
+        assert!(run(two).expect_err("one too many").lines[0].contains("once"));
         let empty = tempfile::tempdir().expect("a directory");
         let own = empty.path().join("bin");
         let told = find_library(&own).expect_err("nothing is there");

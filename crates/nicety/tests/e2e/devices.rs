@@ -42,6 +42,8 @@ fn device_list_fits_one_screen_and_verbose_adds_details() {
         "max_qp",
         "queue pairs",
         "engine=one|threads",
+        "faults(shm)  available\n",
+        "rules=FILE",
         "programs that the NIC runs itself",
     ] {
         assert!(long.out.contains(detail), "{detail}: {}", long.out);

@@ -47,6 +47,45 @@ fn run_replaces_itself_by_the_program() {
 }
 
 #[test]
+fn faults_are_part_of_the_devices_and_wrong_ones_are_refused() {
+    let (folder, library) = library();
+    let rules = folder.path().join("rules.toml");
+    std::fs::write(&rules, "[[fault]]\non = \"write\"\nnth = 3\nstatus = \"RETRY_EXC_ERR\"\n")
+        .expect("a file");
+    let path = rules.canonicalize().expect("a path").display().to_string();
+    let ended = nicety(["run", "--print-env", "--library", &library, "--faults", &path, "--chaos", "7"]);
+    assert!(ended.out.contains(&format!("faults(shm,rules={path},chaos=7)")), "{ended:?}");
+    let ended = nicety(["run", "--library", &library, "--chaos", "7", "--", "true"]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(ended.err.contains("chaos with seed 7:\n") && ended.err.contains("on="), "{ended:?}");
+    std::fs::write(&rules, "[[fault]]\non = \"write\"\nstatus = \"NONE\"\n").expect("a file");
+    let ended = nicety(["run", "--library", &library, "--faults", &path, "--", "true"]);
+    assert_eq!(ended.status, Some(2), "{ended:?}");
+    assert!(ended.err.contains("rules.toml:3: status = NONE is unknown; there is LOC_LEN_ERR"), "{ended:?}");
+}
+
+#[test]
+fn rule_reaches_a_running_process() {
+    let device = fabric::open("faults(shm)", &host::real::host()).expect("a device");
+    let own = std::process::id().to_string();
+    let ended = nicety(["fault", &own, "on=alloc_pd", "nth=2", "error=ENOMEM"]);
+    assert_eq!((ended.status, ended.out.as_str()), (Some(0), ""), "{ended:?}");
+    device.alloc_pd().expect("the first");
+    device.alloc_pd().expect_err("the second");
+    let ended = nicety(["fault", &own, "list"]);
+    assert!(
+        ended.out.contains("rule 1 (run time: on=alloc_pd nth=2 error=ENOMEM) fired 1 times in 2"),
+        "{ended:?}"
+    );
+    let ended = nicety(["fault", &own, "on=alloc_pd"]);
+    assert!(ended.status == Some(2) && ended.err.contains("the rule says nothing that happens"), "{ended:?}");
+    let ended = nicety(["fault", "1", "list"]);
+    assert!(ended.status == Some(2) && ended.err.contains("nicety run --faults FILE"), "{ended:?}");
+    assert_eq!(nicety(["fault", &own, "clear"]).status, Some(0));
+    device.alloc_pd().expect("no rule is left");
+}
+
+#[test]
 fn udapl_program_and_its_children_read_dat_conf() {
     let (_folder, library) = library();
     let line = format!("nicety u2.0 nonthreadsafe default {library} nicety.2.0 \"shm(dm=1M)\" \"\"");

@@ -76,6 +76,13 @@ impl ConnectRequest {
         self
     }
 
+    /// Replaces the implementation's part by `wrap` of it; for NICs that pass on requests of another NIC. A request that
+    /// has been answered stays as it is.
+    pub fn wrapped(mut self, wrap: impl FnOnce(Box<dyn RequestOps>) -> Box<dyn RequestOps>) -> Self {
+        self.ops = self.ops.take().map(wrap);
+        self
+    }
+
     /// Takes the value that the listener's [`Screen`] returned; `None` if there was no screen, the value has another
     /// type, or it has been taken.
     pub fn take_screened<T: Any>(&mut self) -> Option<T> {

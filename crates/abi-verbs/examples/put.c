@@ -1,0 +1,57 @@
+/* Copies 64 KiB by RDMA writes of 4 KiB, through a queue pair that is connected with itself. It has a bug: nicety run --faults finds it,
+   as docs/guides/faults.md shows. */
+#include <infiniband/verbs.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PIECE = 4096, PIECES = 16 };
+
+static char from[PIECES * PIECE], to[PIECES * PIECE];
+
+static int connect_with_itself(struct ibv_context *context, struct ibv_qp *qp)
+{
+	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
+		.max_dest_rd_atomic = 1, .min_rnr_timer = 12, .ah_attr = { .is_global = 1, .port_num = 1 } };
+	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1 };
+
+	return ibv_query_gid(context, 1, 0, &rtr.ah_attr.grh.dgid) ||
+		ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ||
+		ibv_modify_qp(qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) ||
+		ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+			IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+int main(void)
+{
+	struct ibv_context *context = ibv_open_device(ibv_get_device_list(NULL)[0]);
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct ibv_cq *cq = ibv_create_cq(context, PIECES, NULL, NULL, 0);
+	struct ibv_mr *source = ibv_reg_mr(pd, from, sizeof from, 0);
+	struct ibv_mr *target = ibv_reg_mr(pd, to, sizeof to, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	struct ibv_qp_init_attr attr = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { PIECES, 1, 1, 1, 0 } };
+	struct ibv_qp *qp = ibv_create_qp(pd, &attr);
+	struct ibv_send_wr *bad;
+	struct ibv_wc wc;
+
+	if (connect_with_itself(context, qp)) {
+		perror("connecting");
+		return 1;
+	}
+	memset(from, 'x', sizeof from);
+	for (int piece = 0; piece < PIECES; piece++) {
+		struct ibv_sge sge = { (uintptr_t)from + piece * PIECE, PIECE, source->lkey };
+		struct ibv_send_wr write = { .wr_id = piece, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+			.send_flags = IBV_SEND_SIGNALED, .wr.rdma = { (uintptr_t)to + piece * PIECE, target->rkey } };
+		if (ibv_post_send(qp, &write, &bad)) {
+			perror("ibv_post_send");
+			return 1;
+		}
+	}
+	for (int done = 0; done < PIECES;)
+		done += ibv_poll_cq(cq, 1, &wc);
+	printf("copied %d bytes\n", PIECES * PIECE);
+	return 0;
+}
