@@ -197,8 +197,9 @@ fn depends(workspace: &Workspace, stage: &Path) -> Result<String> {
     // Debian's tool requires the description of a source package, and ignores its contents.
     write(&source.join("debian/control"), "Source: nicety\n\nPackage: nicety\nArchitecture: any\n")?;
     let mut find = Command::new("dpkg-shlibdeps");
-    // One library needs another one of this package, which that tool does not find in any installed package.
-    find.args(["-O", "--ignore-missing-info"]).args(placed(workspace, stage)?).current_dir(&source);
+    // One library needs another one of this package, which that tool finds in no installed package.
+    find.args(["-O", "--ignore-missing-info"]).arg(format!("-l{}", stage.join(LIBRARIES).display()));
+    find.args(placed(workspace, stage)?).current_dir(&source);
     let said = capture(&mut find)?;
     match said.trim().strip_prefix("shlibs:Depends=") {
         Some(packages) if packages.contains("libc6") => Ok(packages.to_owned()),
