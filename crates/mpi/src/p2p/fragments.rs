@@ -19,7 +19,7 @@ enum FragmentSink {
 /// Bytes of an unexpected message.
 #[derive(Debug, Default)]
 pub(crate) struct KeptBytes {
-    /// Initialized memory, of which `len` bytes are in use.
+    /// Initialized memory; the first `len` bytes are in use.
     memory: Vec<u8>,
     len: usize,
 }
@@ -42,8 +42,8 @@ impl KeptBytes {
     }
 }
 
-/// Memory of unexpected messages that is kept for later ones: so many pieces of up to so many bytes. Without it each message of
-/// 64 KiB that arrives before its receive makes the C library map, or return, memory, whose pages are then faulted in again.
+/// The largest number and length of buffers that are kept for later unexpected messages. Without them each message of 64 KiB that
+/// arrives before its receive makes the C library map, or return, memory, whose pages then fault again.
 const SPARES_MAX: usize = 4;
 const SPARE_BYTES: usize = 128 << 10;
 

@@ -237,8 +237,8 @@ impl FaultQp {
         let own = self.own.clone();
         self.shared.timer.at(due, move || {
             if let Some(own) = own.upgrade() {
-                let is_over = own.state() == QpState::Error;
-                own.receives.drain(is_over, &|wr| own.below.post_recv(wr), &|due| own.later_receives(due));
+                let has_failed = own.state() == QpState::Error;
+                own.receives.drain(has_failed, &|wr| own.below.post_recv(wr), &|due| own.later_receives(due));
             }
         })
     }

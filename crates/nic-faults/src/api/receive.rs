@@ -123,18 +123,19 @@ impl ReceiveFaults {
         Ok(())
     }
 
-    /// Posts the receives whose time has come; with `is_over` all receives.
+    /// Posts the receives whose time has come; all of them if the queue pair has failed, which flushes them.
     pub(crate) fn drain(
         &self,
-        is_over: bool,
+        has_failed: bool,
         below: &dyn Fn(&RecvWr<'_>) -> Result<()>,
         later: &dyn Fn(Time) -> Result<()>,
     ) {
         let host = self.shared.host();
         let mut waiting = self.waiting.lock(host);
-        while let Some(first) = waiting.first_due(if is_over { Time::from_ps(u64::MAX) } else { host.now() })
+        while let Some(first) =
+            waiting.first_due(if has_failed { Time::from_ps(u64::MAX) } else { host.now() })
         {
-            if matches!(below(&first.wr()), Err(Error::QueueFull { .. })) && !is_over {
+            if matches!(below(&first.wr()), Err(Error::QueueFull { .. })) && !has_failed {
                 // If there is no timer any more, nothing waits for the receive either.
                 let _ = later(host.now() + FULL_PAUSE);
                 break;

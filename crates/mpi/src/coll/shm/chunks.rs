@@ -187,7 +187,8 @@ impl ShmColl {
         Ok(())
     }
 
-    /// Marks the rounds that this member has read of all sources, if there are more of them now: sources with a ring wait for it.
+    /// Marks the rounds that this member has read of all sources, if their number has grown. Sources with a ring wait for that mark
+    /// before they reuse a chunk.
     fn mark_taken(&mut self, exchange: &Exchange<'_>, progress: &mut Progress) {
         let sources = || self.others().filter(|member| exchange.sources & (1 << member) != 0);
         let taken = sources().map(|member| progress.read[member]).min().unwrap_or(0);
