@@ -43,7 +43,7 @@ use operations::{
     atomics, large, local_violations, order, placement, random, read, remote_violations, send_forms,
     send_recv, write,
 };
-use queues::{cq, limits, notify, objects, rnr, srq, states};
+use queues::{cq, limits, notify, objects, rnr, split, srq, states};
 use regions::{lost_memory, map, memory, reg_all};
 
 pub use harness::env::Env;

@@ -290,6 +290,19 @@ macro_rules! __conformance_table {
                 both_ends_may_wait_for_receives
                 waiting_messages_are_released_in_order
             }
+            split {
+                split_receives_follow_the_attribute
+                long_message_fills_its_receive_and_waits
+                messages_that_fit_are_received_whole
+                messages_after_a_begun_one_wait
+                rest_carries_immediate_data
+                rest_may_have_several_elements
+                post_rest_without_a_beginning_is_refused
+                rest_longer_than_its_memory_fails
+                rest_without_local_write_fails
+                begun_message_survives_the_peers_end
+                rest_is_flushed_in_error_state
+            }
             srq {
                 two_queue_pairs_take_shared_receives
                 message_waits_for_shared_receive

@@ -169,6 +169,18 @@ impl Connection {
         self.receiver.placed(len);
     }
 
+    /// See [`Receiver::continued_segment`].
+    #[inline]
+    pub fn continued_segment(&self) -> Option<usize> {
+        self.receiver.continued_segment()
+    }
+
+    /// See [`Receiver::is_continued_by`].
+    #[inline]
+    pub fn is_continued_by(&self, gap: &[u8], len: usize) -> bool {
+        self.receiver.is_continued_by(gap, len)
+    }
+
     /// See [`Receiver::checks_crc`].
     #[inline]
     pub fn checks_crc(&self) -> bool {

@@ -66,6 +66,7 @@ pub(crate) fn attributes(card: &Card, channel: &Arc<CmChannel>) -> Result<Device
         write_order_dm: WriteOrder::None,
         dm_access: DmAccess::None,
         write_notify: false,
+        split_receives: false,
         maps_peers: false,
         link_rate: link_rate(&card.port_attr),
         ports: 1,

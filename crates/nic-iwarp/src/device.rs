@@ -72,6 +72,7 @@ fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceA
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: DmAccess::Coherent,
         write_notify: true,
+        split_receives: true,
         maps_peers: false,
         link_rate: None,
         port_addrs: config.bind.into_iter().collect(),

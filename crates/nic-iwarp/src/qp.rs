@@ -54,6 +54,14 @@ impl QpInner {
         Ok(())
     }
 
+    #[inline]
+    pub(crate) fn post_rest(&self, wr: &RecvWr<'_>) -> Result<()> {
+        if self.queues.post_rest(wr)? {
+            self.process_posted();
+        }
+        Ok(())
+    }
+
     /// Processes newly posted work, or leaves that to the current lock holder.
     #[inline]
     pub(crate) fn process_posted(&self) {

@@ -110,6 +110,7 @@ fn attributes(rails: &[Device], config: &RailsConfig) -> Result<DeviceAttr> {
         write_order_dm: WriteOrder::None,
         dm_access: DmAccess::None,
         write_notify: false,
+        split_receives: false,
         maps_peers: false,
         link_rate: rails.iter().try_fold(Rate(0.0), |a, rail| sum(Some(a), rail)),
         ports: 1,

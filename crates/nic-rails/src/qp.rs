@@ -102,6 +102,7 @@ impl QpInner {
             sq_sig_all: false,
             mtu: self.mtu,
             reported_qp_num: None,
+            split_receives: false,
         })
     }
 

@@ -96,6 +96,7 @@ fn attributes(dm_size: u64, files: Option<u64>, copy: &CopyState) -> DeviceAttr 
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: DmAccess::Coherent,
         write_notify: true,
+        split_receives: false,
         maps_peers: true,
         link_rate: None,
         port_addrs: Vec::new(),

@@ -89,6 +89,8 @@ pub struct DeviceAttr {
     /// Whether processes can load from and store to their peers' NIC memory ([`crate::Qp::map`]), and notify the peer
     /// of that ([`crate::Qp::notify`]).
     pub maps_peers: bool,
+    /// Whether a receive may take the beginning of a longer message ([`crate::QpInit::split_receives`]).
+    pub split_receives: bool,
     /// The link's rate, if there is a link.
     pub link_rate: Option<Rate>,
     /// Number of ports.

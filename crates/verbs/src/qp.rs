@@ -31,6 +31,11 @@ pub struct QpInit {
     /// `IBV_QPS_RESET` of ibv_modify_qp(3) requires, and no late event of the old one is mistaken for one of the new.
     /// The caller keeps these numbers unique.
     pub reported_qp_num: Option<u32>,
+    /// Whether its receives are split: a message longer than the receive that it takes is no error. Its first bytes fill
+    /// the receive, which completes with [`crate::WcOpcode::RecvBegin`]; the rest waits, with all messages after it, until
+    /// [`Qp::post_rest`] names memory for it. So a program can read a message's header before it decides where the data
+    /// belong, and no byte of the rest is copied from an intermediate buffer.
+    pub split_receives: bool,
 }
 
 impl QpInit {
@@ -45,6 +50,7 @@ impl QpInit {
             sq_sig_all: false,
             mtu: None,
             reported_qp_num: None,
+            split_receives: false,
         }
     }
 
@@ -72,6 +78,12 @@ impl QpInit {
         self
     }
 
+    /// Splits receives: see [`QpInit::split_receives`].
+    pub fn split_receives(mut self) -> Self {
+        self.split_receives = true;
+        self
+    }
+
     /// The parameters for the NIC: these attributes, with its own queues.
     fn parts(&self) -> QpParts {
         QpParts {
@@ -82,6 +94,7 @@ impl QpInit {
             sq_sig_all: self.sq_sig_all,
             mtu: self.mtu,
             reported_qp_num: self.reported_qp_num,
+            split_receives: self.split_receives,
         }
     }
 }
@@ -197,6 +210,21 @@ impl Qp {
         self.ops.post_recv(wr)
     }
 
+    /// Names memory for the rest of the message whose beginning completed last ([`QpInit::split_receives`]). When all of the
+    /// rest has arrived, [`crate::WcOpcode::RecvRest`] reports its length under this request's number. A rest that is longer
+    /// than this memory fails as a message that is longer than its receive. Of longer memory the part behind the rest is
+    /// undefined afterwards. The NIC may write to the memory until the request completes or the queue pair is destroyed, as
+    /// with every receive.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] unless a beginning has completed whose rest has no memory yet; [`crate::Error::Limit`]
+    /// for more elements than a receive may have; [`crate::Error::Unsupported`] without
+    /// [`crate::DeviceAttr::split_receives`].
+    #[inline]
+    pub fn post_rest(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.ops.post_rest(wr)
+    }
+
     /// Moves it to the error state: all outstanding requests are flushed, the peer is disconnected.
     pub fn to_error(&self) {
         self.ops.to_error();
@@ -287,7 +315,8 @@ impl Pd {
     /// # Errors
     /// [`Error::Limit`] beyond the device's attributes, [`Error::Invalid`] for queues without entries,
     /// [`Error::Foreign`] for completion queues of another device or a shared receive queue of another domain,
-    /// [`Error::Unsupported`] for an MTU if connections have none of their own.
+    /// [`Error::Unsupported`] for an MTU if connections have none of their own, and for split receives without
+    /// [`crate::DeviceAttr::split_receives`]; [`Error::Invalid`] for split receives of a shared queue.
     pub fn create_qp(&self, init: &QpInit) -> Result<Qp> {
         let (attr, cap) = (self.device().attr(), &init.cap);
         Error::check_count("send requests", cap.max_send_wr, attr.max_qp_wr)?;
@@ -303,6 +332,13 @@ impl Pd {
         }
         if init.srq.as_ref().is_some_and(|srq| !Arc::ptr_eq(srq.pd().ops(), self.ops())) {
             return Err(Error::Foreign { what: "the shared receive queue" });
+        }
+        if init.split_receives && !attr.split_receives {
+            return self.device().unsupported("receives of the beginning of a message");
+        }
+        if init.split_receives && init.srq.is_some() {
+            let text = "receives of a shared queue cannot be split; use a receive queue of the queue pair";
+            return Err(Error::Invalid(text.into()));
         }
         Ok(Qp::new(self.ops().create_qp(&init.parts())?, self.clone(), init.clone()))
     }

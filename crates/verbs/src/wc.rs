@@ -48,6 +48,10 @@ pub enum WcOpcode {
     Recv,
     /// A receive that an RDMA write with immediate data consumed.
     RecvWriteImm,
+    /// A receive that the beginning of a longer message filled ([`crate::QpInit::split_receives`]).
+    RecvBegin,
+    /// The rest of that message, in the memory of [`crate::Qp::post_rest`].
+    RecvRest,
 }
 
 /// The completion of one request (`ibv_wc`). For a status other than success, only `wr_id`, `status`, `opcode` and

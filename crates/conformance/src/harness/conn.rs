@@ -23,6 +23,8 @@ pub(crate) struct Setup {
     pub(crate) access: Access,
     /// Whether to use NIC memory in addition to host memory, if the device has any.
     pub(crate) nic: bool,
+    /// Whether receives are split.
+    pub(crate) split: bool,
     pub(crate) a: ConnParam,
     pub(crate) b: ConnParam,
 }
@@ -36,6 +38,7 @@ impl Default for Setup {
             cqe: 512,
             access: Access::ALL,
             nic: false,
+            split: false,
             a: ConnParam::default(),
             b: ConnParam::default(),
         }
@@ -85,6 +88,7 @@ impl Endpoint {
         let mut init = QpInit::new(&send_cq).recv_cq(&recv_cq).cap(limit_cap(device, setup.cap));
         init.sq_sig_all = setup.sq_sig_all;
         init.srq = srq.cloned();
+        init.split_receives = setup.split;
         let qp = pd.create_qp(&init).expect("a queue pair");
         let host = region(env, &pd, MemoryKind::Host, setup.len, setup.access);
         let with_nic = setup.nic && env.kinds(device).contains(&MemoryKind::Nic);

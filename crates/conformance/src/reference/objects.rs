@@ -54,6 +54,7 @@ pub(super) fn device(world: &Arc<World>, index: usize) -> Device {
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: world.dm_access,
         write_notify: true,
+        split_receives: false,
         maps_peers: false,
         link_rate: None,
         port_addrs: Vec::new(),

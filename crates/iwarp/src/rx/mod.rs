@@ -16,6 +16,7 @@
 //! All header fields are checked before a place is returned: versions, opcodes, queue, message number, offset and the
 //! answers of [`Lookup`].
 
+mod ahead;
 mod check;
 mod count;
 mod fast_path;
@@ -28,6 +29,7 @@ mod receiver;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::{GAP_MAX, gap_len};
 pub use fpdu_kind::FpduKind;
 pub use lookup::{AccessError, Lookup};
 pub use receive::{

@@ -280,6 +280,11 @@ impl QpOps for FaultQp {
         self.receives.post(wr, &self.receiver(), &below, &|due| self.later_receives(due))
     }
 
+    #[inline]
+    fn post_rest(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.below.post_rest(wr)
+    }
+
     fn to_error(&self) {
         self.below.to_error();
     }

@@ -44,10 +44,13 @@ impl QpHandle {
             send_ring: send_cq.ring().clone(),
             recv_ring: recv_cq.ring().clone(),
             srq: srq.as_ref().map(|srq| srq.receives().clone()),
+            splits: init.split_receives,
         };
         let num = params.num;
         let qp = Arc::new(QpInner::new(&device.shared, params).inspect_err(|_| device.free_qp_num(num))?);
         let recv_depth = if srq.is_some() { SRQ_COMPLETIONS } else { cap.max_recv_wr };
+        // The rest of one message may complete in addition to the receives.
+        let recv_depth = recv_depth + u32::from(init.split_receives);
         let (send_cq, recv_cq) = ((send_cq, cap.max_send_wr), (recv_cq, recv_depth));
         for (cq, depth) in [&send_cq, &recv_cq] {
             cq.attach(&qp, *depth);
@@ -110,6 +113,12 @@ impl QpOps for QpHandle {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.device.shared.fork_guard.check()?;
         self.qp.post_recv(wr)
+    }
+
+    #[inline]
+    fn post_rest(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.device.shared.fork_guard.check()?;
+        self.qp.post_rest(wr)
     }
 
     fn failure(&self) -> Option<String> {

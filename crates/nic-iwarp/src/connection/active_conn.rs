@@ -15,7 +15,7 @@ use crate::config::{Completion, FpduSize};
 use crate::connection::context::QpContext;
 use crate::connection::end_reason::EndReason;
 use crate::connection::failure;
-use crate::connection::poll_owner::{EventUse, PollOwner};
+use crate::connection::poll_owner::{EventUse, PollOwner, WantedEvents};
 use crate::memory::place::segment_len;
 use crate::queues::cm_events::CmEvents;
 use crate::queues::qp_queues::{QpQueues, state};
@@ -132,6 +132,11 @@ impl ActiveConn {
     /// Whether a message of the peer waits for a receive.
     pub(crate) fn is_rnr(&self) -> bool {
         self.receiving.is_rnr()
+    }
+
+    /// Whether a message of the peer waits for memory for its rest.
+    pub(crate) fn awaits_rest(&self) -> bool {
+        self.receiving.awaits_rest()
     }
 
     /// Whether requests just posted should wait, to be sent in one batch.
@@ -253,8 +258,15 @@ impl ActiveConn {
     /// Ensures that the next arrival is noticed.
     #[inline]
     pub(crate) fn ensure_notified(&mut self, queues: &QpQueues) {
-        let (rnr, blocked) = (self.receiving.is_rnr(), self.sending.is_blocked());
-        self.poll_owner.ensure_notified(self.socket.as_fd(), queues, rnr, blocked);
+        let blocked = self.sending.is_blocked();
+        if blocked || !self.receiving.awaits_rest() {
+            let wanted = WantedEvents {
+                data: !self.receiving.is_rnr() && !self.receiving.awaits_rest(),
+                close: !self.receiving.awaits_rest(),
+                room: blocked,
+            };
+            self.poll_owner.ensure_notified(self.socket.as_fd(), queues, wanted);
+        }
         if !self.poll_owner.is_listed() || self.has_next_poll {
             return;
         }

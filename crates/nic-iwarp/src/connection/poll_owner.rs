@@ -14,7 +14,8 @@
 //!
 //! So every arrival is found: by epoll if the socket is armed, else by a poller, else by the NIC thread's next check.
 //! While a message waits for a receive, no thread reads further, and the socket is armed for the peer's close even
-//! while it is polled. A poller leaves work undone (responses that can travel with the program's next message) only
+//! while it is polled. While a message waits for memory for its rest, the socket is not armed at all, except for room
+//! to send: the program, which has the beginning, posts that memory and so continues. A poller leaves work undone (responses that can travel with the program's next message) only
 //! on watched connections.
 
 use std::os::fd::BorrowedFd;
@@ -57,6 +58,18 @@ pub(crate) enum EventUse {
     WorkAndWatch,
     /// It only watches: a thread inside a wait does the work.
     Watch,
+}
+
+/// The events of a socket that a connection needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WantedEvents {
+    /// Data: not while a message waits for a receive, or for memory for its rest.
+    pub(crate) data: bool,
+    /// The peer's close: not while a message waits for memory for its rest, which the program is about to post. Everything before the
+    /// close is then read first.
+    pub(crate) close: bool,
+    /// Room to send.
+    pub(crate) room: bool,
 }
 
 /// Which thread polls a connection's socket.
@@ -159,31 +172,30 @@ impl PollOwner {
         std::mem::take(&mut self.watched)
     }
 
-    /// Ensures that new data is noticed. A poller does not read past a message that waits for a receive
-    /// (`rnr`), so it would miss the peer's close: the NIC thread is then notified of it. If the connection waits for
-    /// room to send (`blocked`), the thread is notified of that.
+    /// Ensures that these events are noticed. A poller does not read past a message that waits for a receive, so it would
+    /// miss the peer's close: the NIC thread is then notified of it.
     #[inline]
     pub(crate) fn ensure_notified(
         &mut self,
         socket: BorrowedFd<'_>,
         queues: &QpQueues,
-        rnr: bool,
-        blocked: bool,
+        WantedEvents { data, close, room }: WantedEvents,
     ) {
         let reactor = &queues.shared.reactor;
         if !self.listed && queues.shared.has_many_connections() {
             self.listed = true;
             self.in_epoll_set = queues.shared.ready_set.add(socket, queues.num);
         }
-        if self.watched && !rnr {
+        if self.watched && (data || !close) {
             if self.armed.take().is_some() {
                 reactor.disarm(socket);
             }
             return;
         }
-        let mut wanted = EventFlags::ONESHOT | EventFlags::RDHUP;
-        wanted.set(EventFlags::IN, !rnr);
-        wanted.set(EventFlags::OUT, blocked);
+        let mut wanted = EventFlags::ONESHOT;
+        wanted.set(EventFlags::IN, data);
+        wanted.set(EventFlags::RDHUP, close);
+        wanted.set(EventFlags::OUT, room);
         if self.armed != Some(wanted) {
             self.armed = Some(wanted);
             self.polls_when_armed = self.poll_count(queues);
@@ -234,6 +246,8 @@ mod tests {
     use crate::queues::qp_queues::QpParams;
     use nic_util::fork::ForkGuard;
 
+    const ANY_DATA: WantedEvents = WantedEvents { data: true, close: true, room: false };
+
     /// The queues of a queue pair, and its completion queue.
     fn queues() -> (QpQueues, Arc<Completions>) {
         let fork_guard = ForkGuard::current().expect("handlers");
@@ -250,6 +264,7 @@ mod tests {
             send_ring: ring.clone(),
             recv_ring: ring.clone(),
             srq: None,
+            splits: false,
         };
         (QpQueues::new(&shared, params).expect("queues"), ring)
     }
@@ -263,7 +278,7 @@ mod tests {
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().expect("sockets");
         for sleeps in [false, true, false] {
             let mut poll_owner = PollOwner::default();
-            poll_owner.ensure_notified(socket.as_fd(), &queues, false, false);
+            poll_owner.ensure_notified(socket.as_fd(), &queues, ANY_DATA);
             (0..POLLS_TO_TAKE_OVER - 1).for_each(|_| queues.count_poll());
             poll_owner.on_poll(socket.as_fd(), &queues);
             if sleeps {
@@ -272,7 +287,7 @@ mod tests {
             }
             let used = if sleeps { EventUse::Work } else { EventUse::WorkAndWatch };
             assert_eq!(poll_owner.on_event(socket.as_fd(), &queues), used);
-            poll_owner.ensure_notified(socket.as_fd(), &queues, false, false);
+            poll_owner.ensure_notified(socket.as_fd(), &queues, ANY_DATA);
             assert_eq!(poll_owner.armed.is_some(), sleeps, "the socket is armed unless a thread polls");
             if sleeps {
                 ring.wakeup().finish_wait();
@@ -289,7 +304,7 @@ mod tests {
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().expect("sockets");
         for (waits, sleeps) in [(false, false), (true, true), (true, false)] {
             let mut poll_owner = PollOwner::default();
-            poll_owner.ensure_notified(socket.as_fd(), &queues, false, false);
+            poll_owner.ensure_notified(socket.as_fd(), &queues, ANY_DATA);
             if waits {
                 ring.begin_polling();
             }

@@ -67,7 +67,7 @@ impl QpConn {
             return queues.flush(None);
         }
         let Some(active) = &self.active else { return };
-        if active.is_rnr() {
+        if active.is_rnr() || active.awaits_rest() {
             self.progress(queues, Driver::Other);
         } else if !active.holds_back(queues) {
             self.run_active(queues, |active| active.transmit(queues));

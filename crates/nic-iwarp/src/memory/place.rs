@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use iwarp::crc::Crc;
 use iwarp::rdmap::AtomicOp;
+use iwarp::rx::{GAP_MAX, gap_len};
 use rustix::io::Errno;
 
 use nic_util::sg_list::{Fault, SGE_MAX, SgList, copy_last_byte_last, scatter};
@@ -100,14 +101,99 @@ pub(crate) fn read_ahead(socket: BorrowedFd<'_>, into: &mut [u8]) -> Result<usiz
         as isize)
 }
 
+/// Reads the next bytes into these entries: memory that the peer may write to, and buffers of the connection.
+fn read_entries(socket: BorrowedFd<'_>, list: &[libc::iovec]) -> Result<usize, Errno> {
+    // SAFETY: as `send`; the kernel writes into the entries, which the callers have checked or own. Tests: the group `write` of the
+    // suite, and segments_of_any_size_are_placed.
+    result(unsafe { libc::readv(socket.as_raw_fd(), list.as_ptr(), list.len() as i32) })
+}
+
 /// Reads the next bytes into the entries, and the bytes after them into `tail`; returns 0 at the end of the stream.
 pub(crate) fn receive(socket: BorrowedFd<'_>, into: &SgList, tail: &mut [u8]) -> Result<usize, Errno> {
     let mut list = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; SGE_MAX + 1];
     let count = into.as_slice().len();
     list[..count].copy_from_slice(into.as_slice());
     list[count] = libc::iovec { iov_base: tail.as_mut_ptr().cast(), iov_len: tail.len() };
-    // SAFETY: as `send`; the kernel writes into memory that the peer may write to, and into `tail`.
-    result(unsafe { libc::readv(socket.as_raw_fd(), list.as_ptr(), count as i32 + 1) })
+    read_entries(socket, &list[..=count])
+}
+
+/// The segments of a long message that one call reads: payload, gap, payload... and what follows.
+pub(crate) struct ReadAhead {
+    /// Memory for the payload of all segments, which follow each other there.
+    at: *mut u8,
+    /// Payload bytes of each segment.
+    lens: [usize; SEGMENTS_MAX],
+    count: usize,
+    /// Bytes of a segment that is followed by another.
+    next: usize,
+    gaps: [[u8; GAP_MAX]; SEGMENTS_MAX],
+    behind: [u8; BEHIND],
+}
+
+/// The most segments that one call reads.
+pub(crate) const SEGMENTS_MAX: usize = 9;
+/// How much one call reads after them: the trailer and the header of the next segment, and a little more.
+const BEHIND: usize = 256;
+
+impl ReadAhead {
+    /// `at` has `len` bytes for the current segment, and `room` more. If another segment follows, all but the last of the message
+    /// have `next` bytes.
+    pub(crate) fn new(at: *mut u8, len: usize, mut room: usize, next: Option<usize>) -> Self {
+        let (mut lens, mut count) = ([0; SEGMENTS_MAX], 1);
+        lens[0] = len;
+        for part in &mut lens[1..] {
+            *part = next.map_or(0, |next| next.min(room));
+            room -= *part;
+            count += usize::from(*part > 0);
+        }
+        let next = next.unwrap_or_default();
+        Self { at, lens, count, next, gaps: [[0; GAP_MAX]; SEGMENTS_MAX], behind: [0; BEHIND] }
+    }
+
+    /// Payload bytes of each segment.
+    pub(crate) fn lens(&self) -> &[usize] {
+        &self.lens[..self.count]
+    }
+
+    /// Bytes between the payload of a segment and that of the next one. The first segment may be partly read already, but all that
+    /// another one follows are equally long.
+    fn gap_len(&self) -> usize {
+        gap_len(self.next)
+    }
+
+    /// What was read behind the payload of a segment, if `n` bytes were read from there on, and the number of bytes behind that.
+    pub(crate) fn gap(&self, number: usize, n: usize) -> (&[u8], usize) {
+        let gap =
+            if number + 1 < self.count { &self.gaps[number][..self.gap_len()] } else { &self.behind[..] };
+        let len = gap.len().min(n);
+        (&gap[..len], n - len)
+    }
+
+    /// Appends the first `n` bytes of the payload of a segment, which belong elsewhere.
+    pub(crate) fn append_payload(&self, number: usize, n: usize, to: &mut Vec<u8>) -> Result<(), Fault> {
+        let before: usize = self.lens[..number].iter().sum();
+        append(self.at.wrapping_add(before), n.min(self.lens[number]), to)
+    }
+
+    /// Bytes that one call can read.
+    pub(crate) fn total(&self) -> usize {
+        self.lens().iter().sum::<usize>() + (self.count - 1) * self.gap_len() + BEHIND
+    }
+
+    /// Reads from a socket; returns the number of bytes, 0 at the end of the stream.
+    pub(crate) fn read(&mut self, socket: BorrowedFd<'_>) -> Result<usize, Errno> {
+        let mut list = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2 * SEGMENTS_MAX];
+        let (mut at, gap_len) = (self.at, self.gap_len());
+        let gaps = self.gaps.iter_mut();
+        for ((pair, len), gap) in list.chunks_exact_mut(2).zip(&self.lens[..self.count]).zip(gaps) {
+            pair[0] = libc::iovec { iov_base: at.cast(), iov_len: *len };
+            pair[1] = libc::iovec { iov_base: gap.as_mut_ptr().cast(), iov_len: gap_len };
+            at = at.wrapping_add(*len);
+        }
+        list[2 * self.count - 1] =
+            libc::iovec { iov_base: self.behind.as_mut_ptr().cast(), iov_len: self.behind.len() };
+        read_entries(socket, &list[..2 * self.count])
+    }
 }
 
 /// Copies bytes into entries of the same length, the last byte of each piece last.

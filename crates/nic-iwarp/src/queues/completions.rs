@@ -23,6 +23,8 @@ pub(crate) enum SlotsToFree {
     Sends(u64),
     /// The slot of one receive.
     Receive,
+    /// None: the completion belongs to a request without a slot.
+    Nothing,
 }
 
 /// Freed slots of a queue pair's queues, counted by pollers and read by posters.
@@ -43,6 +45,7 @@ impl FreedSlotCounts {
             (SlotsToFree::Sends(completed_end), _) => {
                 self.sends.fetch_max(completed_end, Ordering::Release);
             }
+            (SlotsToFree::Nothing, _) => {}
             (SlotsToFree::Receive, Some(srq)) => srq.reclaim(),
             (SlotsToFree::Receive, None) => {
                 self.receives.fetch_add(1, Ordering::Release);

@@ -53,10 +53,20 @@ pub(crate) struct QpParams {
     pub(crate) send_ring: Arc<Completions>,
     pub(crate) recv_ring: Arc<Completions>,
     pub(crate) srq: Option<Arc<SharedReceives>>,
+    pub(crate) splits: bool,
 }
 
 /// The program has not set an RNR retry limit.
 const UNSET: u8 = u8::MAX;
+
+/// The memory for the rest of a message whose beginning has filled its receive ([`verbs::QpInit::split_receives`]).
+enum Rest {
+    /// No message waits for it.
+    Unwanted,
+    /// A message waits for it.
+    Wanted,
+    Posted(Box<PostedReceive>),
+}
 
 /// A queue pair without its connection.
 pub(crate) struct QpQueues {
@@ -73,7 +83,10 @@ pub(crate) struct QpQueues {
     slots: Arc<FreedSlotCounts>,
     send_ring: Arc<Completions>,
     recv_ring: Arc<Completions>,
-    /// A message of the peer waits for a receive.
+    /// Whether a message may be longer than its receive.
+    pub(crate) splits: bool,
+    rest: Spin<Rest>,
+    /// A message of the peer waits for a receive, or for memory for its rest.
     rnr: AtomicBool,
     /// The pause before a message without a receive is retried, in nanoseconds.
     rnr_pause: AtomicU32,
@@ -91,7 +104,8 @@ pub(crate) struct QpQueues {
 
 impl QpQueues {
     pub(crate) fn new(shared: &Arc<DeviceShared>, params: QpParams) -> Result<Self> {
-        let QpParams { num, pd, cap, sq_sig_all, reported_qp_num, send_ring, recv_ring, srq } = params;
+        let QpParams { num, pd, cap, sq_sig_all, reported_qp_num, send_ring, recv_ring, srq, splits } =
+            params;
         let slots =
             FreedSlotCounts { sends: AtomicU64::new(0), receives: AtomicU64::new(0), srq: srq.clone() };
         let own = || Spin::new(ReceiveQueue::new("receive", cap.max_recv_wr, cap.max_recv_sge));
@@ -108,6 +122,8 @@ impl QpQueues {
             slots: Arc::new(slots),
             send_ring,
             recv_ring,
+            splits,
+            rest: Spin::new(Rest::Unwanted),
             rnr: AtomicBool::new(false),
             rnr_pause: AtomicU32::new(RNR_PAUSE.as_ns() as u32),
             rnr_retry: AtomicU8::new(UNSET),
@@ -286,11 +302,54 @@ impl QpQueues {
             ));
         };
         receives.lock().post(wr, &self.slots.receives)?;
+        Ok(self.is_needed_now())
+    }
+
+    /// Posts memory for the rest of a message; returns whether the connection needs it immediately.
+    #[inline]
+    pub(crate) fn post_rest(&self, wr: &RecvWr<'_>) -> Result<bool> {
+        let (given, limit) = (wr.sges.len() as u64, self.cap.max_recv_sge);
+        Error::check_limit("the number of SGEs of the rest", given, limit.into())?;
+        let mut rest = self.rest.lock();
+        if !matches!(*rest, Rest::Wanted) {
+            let why =
+                "no message waits for memory for its rest; post it once, after the beginning has completed";
+            return Err(Error::Invalid(why.into()));
+        }
+        *rest = Rest::Posted(Box::new(PostedReceive::new(wr)));
+        drop(rest);
+        Ok(self.is_needed_now())
+    }
+
+    /// Whether the connection needs immediately what has just been posted for its messages.
+    #[inline]
+    fn is_needed_now(&self) -> bool {
         // Pairs with the fence of `set_rnr`, and orders against a flush, which sets the state first: these reads must
         // not move before the post. A connection without a receive first sets the flag and then checks the queue
         // again.
         fence(Ordering::SeqCst);
-        Ok(self.is_rnr() || self.state() == state::ERROR)
+        self.is_rnr() || self.state() == state::ERROR
+    }
+
+    /// A message needs memory for its rest, which threads may post from now on.
+    pub(crate) fn request_rest(&self) {
+        *self.rest.lock() = Rest::Wanted;
+        self.set_rnr(true);
+    }
+
+    /// Takes the memory for the rest of the message that needs it, if it is posted.
+    #[inline]
+    pub(crate) fn take_rest(&self, into: &mut PostedReceive) -> bool {
+        let mut rest = self.rest.lock();
+        if !matches!(*rest, Rest::Posted(_)) {
+            return false;
+        }
+        if let Rest::Posted(posted) = std::mem::replace(&mut *rest, Rest::Unwanted) {
+            *into = *posted;
+        }
+        drop(rest);
+        self.set_rnr(false);
+        true
     }
 
     /// Whether a message of the peer waits for a receive.
@@ -335,15 +394,12 @@ impl QpQueues {
     /// Reports a completed receive.
     #[inline]
     pub(crate) fn finish_receive(&self, wc: Wc, solicited: bool) {
+        // The rest of a message has no slot in the queue.
+        let frees = if wc.opcode == WcOpcode::RecvRest { SlotsToFree::Nothing } else { SlotsToFree::Receive };
         if self.is_dropped() {
-            return self.slots.reclaim(SlotsToFree::Receive);
+            return self.slots.reclaim(frees);
         }
-        self.recv_ring.push(
-            &self.slots,
-            Wc { qp_num: self.reported_qp_num, ..wc },
-            SlotsToFree::Receive,
-            solicited,
-        );
+        self.recv_ring.push(&self.slots, Wc { qp_num: self.reported_qp_num, ..wc }, frees, solicited);
     }
 
     /// Records that bytes were received: the pollers of receives are not idle.
@@ -365,10 +421,9 @@ impl QpQueues {
         self.recv_ring.wake();
     }
 
-    /// Reports a failed receive.
-    pub(crate) fn fail_receive(&self, wr_id: u64, status: WcStatus) {
-        let wc = Wc { wr_id, status, opcode: WcOpcode::Recv, ..Wc::default() };
-        self.finish_receive(wc, false);
+    /// Reports a failed receive: [`WcOpcode::Recv`], or [`WcOpcode::RecvRest`].
+    pub(crate) fn fail_receive(&self, wr_id: u64, opcode: WcOpcode, status: WcStatus) {
+        self.finish_receive(Wc { wr_id, status, opcode, ..Wc::default() }, false);
     }
 
     /// Completes everything that is queued. `failed` is the request that failed itself; all others are flushed.
@@ -384,8 +439,11 @@ impl QpQueues {
             self.finish_send(own.map_or(WcStatus::WrFlushErr, |(_, status)| status));
         }
         let mut receive = PostedReceive::default();
+        if self.take_rest(&mut receive) {
+            self.fail_receive(receive.wr_id, WcOpcode::RecvRest, WcStatus::WrFlushErr);
+        }
         while self.receives.take_own(&mut receive) {
-            self.fail_receive(receive.wr_id, WcStatus::WrFlushErr);
+            self.fail_receive(receive.wr_id, WcOpcode::Recv, WcStatus::WrFlushErr);
         }
     }
 }

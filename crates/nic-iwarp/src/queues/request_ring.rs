@@ -258,6 +258,15 @@ pub(crate) struct PostedReceive {
     pub(crate) sges: Sges,
 }
 
+impl PostedReceive {
+    /// A copy of a receive, whose number of elements was checked.
+    pub(crate) fn new(wr: &RecvWr<'_>) -> Self {
+        let mut sges = Sges::EMPTY;
+        sges.set(wr.sges);
+        Self { wr_id: wr.wr_id, sges }
+    }
+}
+
 impl Default for PostedReceive {
     fn default() -> Self {
         Self { wr_id: 0, sges: Sges::EMPTY }

@@ -68,7 +68,12 @@ impl Lookup for DeviceLookup<'_> {
         if self.receive_use == ReceiveUse::Nothing {
             return Some(0);
         }
+        let receive = self.receive?;
+        if self.queues.splits {
+            // What exceeds the receive is checked when the program has posted memory for the rest.
+            return Some(u32::MAX);
+        }
         // The receive's memory is checked when payload is placed, and only the part that is written.
-        Some(u32::try_from(self.receive?.sges.total()).unwrap_or(u32::MAX))
+        Some(u32::try_from(receive.sges.total()).unwrap_or(u32::MAX))
     }
 }

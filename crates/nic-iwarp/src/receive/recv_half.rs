@@ -5,6 +5,9 @@
 //! pass through the buffer, too: they are placed last, so that a program that polls the last byte of a message sees
 //! all of it. With CRCs everything passes through the buffer, which then holds a whole FPDU: nothing of it is used
 //! before its CRC has been checked.
+//!
+//! On a queue pair with split receives, payload behind the end of the receive waits for memory that the program posts
+//! when it has seen the beginning; nothing more is read from the socket until then.
 
 use host::Time;
 use iwarp::rnr_limit::RETRY_FOREVER;
@@ -17,7 +20,7 @@ use verbs::{Access, Wc, WcOpcode, WcStatus};
 
 use crate::connection::context::QpContext;
 use crate::connection::end_reason::EndReason;
-use crate::memory::place;
+use crate::memory::place::{self, ReadAhead};
 use crate::queues::messages::{read_immediate, request_of};
 use crate::queues::qp_queues::QpQueues;
 use crate::queues::request_ring::PostedReceive;
@@ -54,6 +57,8 @@ pub(crate) struct RecvHalf {
     /// The receive taken for the current message; valid if `has_receive`.
     receive: PostedReceive,
     has_receive: bool,
+    /// Which part of the message the receive takes.
+    part: MessagePart,
     /// Immediate data of the Send that follows.
     imm: Option<u32>,
     /// Bytes of the RDMA Write that just ended or is in progress, summed over its segments.
@@ -71,6 +76,27 @@ pub(crate) struct RecvHalf {
     any_received: bool,
 }
 
+/// The part of the current message that its receive takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MessagePart {
+    /// All of it, or the beginning, as far as is known.
+    Whole,
+    /// The beginning was delivered; what follows this offset waits for memory.
+    AwaitsRest(u32),
+    /// What follows this offset.
+    Rest(u32),
+}
+
+impl MessagePart {
+    /// The offset in the message of the receive's first byte.
+    fn begin(self) -> u32 {
+        match self {
+            Self::Whole => 0,
+            Self::AwaitsRest(begin) | Self::Rest(begin) => begin,
+        }
+    }
+}
+
 /// The result of one step.
 enum ReceiveStep {
     More,
@@ -78,7 +104,7 @@ enum ReceiveStep {
     Event(Event),
     /// More bytes are needed.
     NeedsBytes,
-    /// The next message needs a receive.
+    /// The next message needs a receive, or this one memory for its rest.
     NeedsReceive,
 }
 
@@ -100,6 +126,7 @@ impl RecvHalf {
             receive_use: ReceiveUse::Buffer,
             receive: PostedReceive::default(),
             has_receive: false,
+            part: MessagePart::Whole,
             imm: None,
             written: 0,
             writing: false,
@@ -115,6 +142,12 @@ impl RecvHalf {
     /// Whether a message waits for a receive.
     pub(crate) fn is_rnr(&self) -> bool {
         self.rnr
+    }
+
+    /// Whether a message waits for memory for its rest.
+    #[inline]
+    pub(crate) fn awaits_rest(&self) -> bool {
+        matches!(self.part, MessagePart::AwaitsRest(_))
     }
 
     /// Whether the peer has sent anything.
@@ -202,14 +235,7 @@ impl RecvHalf {
 
     /// Does the next step that the state machine asks for.
     fn step(&mut self, cx: &mut QpContext<'_>) -> Result<ReceiveStep, EndReason> {
-        let receive = self.has_receive.then_some(&self.receive);
-        let mut lookup =
-            DeviceLookup { queues: cx.queues, receive, receive_use: self.receive_use, fault: None };
-        let next = cx.machine.poll_receive(&mut lookup);
-        if let Some(fault) = lookup.fault {
-            return Err(fault);
-        }
-        match next.map_err(EndReason::Violation)? {
+        match self.poll_machine(cx)? {
             Next::Check(wanted) => Ok(self.show_fpdu(cx, wanted)),
             Next::Bytes(n) => {
                 if cx.machine.begins_fpdu()
@@ -225,6 +251,19 @@ impl RecvHalf {
             }
             Next::Event(event) => Ok(ReceiveStep::Event(event)),
             Next::Closed => Err(EndReason::Closed),
+        }
+    }
+
+    /// What the state machine asks for next.
+    #[inline]
+    fn poll_machine(&self, cx: &mut QpContext<'_>) -> Result<Next, EndReason> {
+        let receive = self.has_receive.then_some(&self.receive);
+        let mut lookup =
+            DeviceLookup { queues: cx.queues, receive, receive_use: self.receive_use, fault: None };
+        let next = cx.machine.poll_receive(&mut lookup);
+        match lookup.fault {
+            Some(fault) => Err(fault),
+            None => next.map_err(EndReason::Violation),
         }
     }
 
@@ -340,6 +379,15 @@ impl RecvHalf {
 
     /// Places as much of the piece's payload as has arrived.
     fn place_payload(&mut self, cx: &mut QpContext<'_>, piece: &Piece) -> Result<ReceiveStep, EndReason> {
+        let piece = &match piece.destination {
+            Destination::Receive { offset, .. } if cx.queues.splits => {
+                let Some(part) = self.cut_at_receive(cx, piece, offset)? else {
+                    return Ok(ReceiveStep::NeedsReceive);
+                };
+                part
+            }
+            _ => *piece,
+        };
         if let Some(step) = self.place_small(cx, piece) {
             return Ok(step);
         }
@@ -363,7 +411,66 @@ impl RecvHalf {
         if cx.machine.checks_crc() || piece.len < DIRECT_MIN || socket_empty {
             return Ok(ReceiveStep::NeedsBytes);
         }
+        if let Some((at, room)) = self.rest_from(cx, piece)? {
+            return self.read_segments(cx, at, piece, room);
+        }
         self.read_into_place(cx, &list, piece)
+    }
+
+    /// The address of the payload, and the bytes behind it, if it goes to memory for the rest of a message that is one element.
+    #[inline]
+    fn rest_from(&self, cx: &QpContext<'_>, piece: &Piece) -> Result<Option<(*mut u8, usize)>, EndReason> {
+        let (MessagePart::Rest(begin), Destination::Receive { offset, .. }, [only]) =
+            (self.part, piece.destination, self.receive.sges.as_slice())
+        else {
+            return Ok(None);
+        };
+        let from = u64::from(offset - begin);
+        let len = u64::from(only.length).saturating_sub(from);
+        let room = len.saturating_sub(piece.len as u64) as usize;
+        let at = cx.queues.domain().find(only.lkey, Access::LOCAL_WRITE, only.addr + from, len);
+        at.map(|at| Some((at, room))).map_err(|_| EndReason::BadReceive)
+    }
+
+    /// Cuts payload at `offset` of its message where the receive ends. Behind the end it delivers the beginning, and takes the memory
+    /// for the rest; returns `None` if that is not posted yet.
+    #[inline]
+    fn cut_at_receive(
+        &mut self,
+        cx: &mut QpContext<'_>,
+        piece: &Piece,
+        offset: u32,
+    ) -> Result<Option<Piece>, EndReason> {
+        let len = piece.len as u64;
+        if self.part == MessagePart::Whole {
+            let room = self.receive.sges.total().saturating_sub(offset.into());
+            if room > 0 {
+                return Ok(Some(Piece { len: len.min(room) as usize, ..*piece }));
+            }
+            self.deliver_beginning(cx.queues, offset);
+        }
+        if let MessagePart::AwaitsRest(begin) = self.part {
+            self.has_receive = cx.queues.take_rest(&mut self.receive);
+            if !self.has_receive {
+                return Ok(None);
+            }
+            self.part = MessagePart::Rest(begin);
+        }
+        if u64::from(offset - self.part.begin()) + len > self.receive.sges.total() {
+            return Err(EndReason::Violation(cx.machine.refuse(TerminateCode::UNTAGGED_TOO_LONG)));
+        }
+        Ok(Some(*piece))
+    }
+
+    /// The first `len` bytes of a message have filled its receive, and more follow.
+    fn deliver_beginning(&mut self, queues: &QpQueues, len: u32) {
+        (self.has_receive, self.part) = (false, MessagePart::AwaitsRest(len));
+        // Before the completion, which the program may answer immediately.
+        queues.request_rest();
+        let wc =
+            Wc { wr_id: self.receive.wr_id, opcode: WcOpcode::RecvBegin, byte_len: len, ..Wc::default() };
+        // Whether the message is solicited is known at its end.
+        queues.finish_receive(wc, true);
     }
 
     /// Reads payload, except its last bytes, from the socket straight into place, and reads ahead what follows it.
@@ -391,6 +498,88 @@ impl RecvHalf {
         if direct < LARGE {
             self.limit = usize::MAX;
         }
+        Ok(ReceiveStep::More)
+    }
+
+    /// Reads the rest of a message that has one element of memory: as many of its segments as one call can, straight into place.
+    fn read_segments(
+        &mut self,
+        cx: &mut QpContext<'_>,
+        at: *mut u8,
+        piece: &Piece,
+        room: usize,
+    ) -> Result<ReceiveStep, EndReason> {
+        let mut ahead = ReadAhead::new(at, piece.len, room, cx.machine.continued_segment());
+        let mut left = match ahead.read(cx.socket) {
+            Ok(0) => return Err(on_eof(cx)),
+            Ok(n) => n,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(Errno::FAULT) => return Err(unmapped(cx, piece)),
+            Err(errno) => return Err(EndReason::Broken(errno)),
+        };
+        self.turn += left;
+        self.socket_empty = left < ahead.total();
+        for number in 0..ahead.lens().len() {
+            let placed = left.min(ahead.lens()[number]);
+            cx.machine.placed(placed);
+            let (gap, behind) = ahead.gap(number, left - placed);
+            let next = ahead.lens().get(number + 1).copied().filter(|_| behind > 0);
+            let is_next = next.is_some_and(|len| cx.machine.is_continued_by(gap, len));
+            self.buffer.append(gap);
+            left = behind;
+            if is_next && self.begin_continued(cx)? {
+                continue;
+            }
+            if behind > 0 {
+                // The peer cuts its messages otherwise: what was read does not belong where it is.
+                return self.move_to_buffer(cx, &ahead, number + 1, behind, piece);
+            }
+            break;
+        }
+        Ok(ReceiveStep::More)
+    }
+
+    /// Passes the trailer of a segment and the header of the next one of the same message, which are all that is buffered. Returns
+    /// whether the state machine wants the payload of that one.
+    fn begin_continued(&mut self, cx: &mut QpContext<'_>) -> Result<bool, EndReason> {
+        loop {
+            match self.poll_machine(cx)? {
+                Next::Place(_) => return Ok(true),
+                Next::Bytes(n) => {
+                    if cx.machine.begins_fpdu() {
+                        // A segment in the middle of a message needs no receive.
+                        self.begin_fpdu(cx);
+                    }
+                    if !matches!(self.feed(cx, n), ReceiveStep::More) {
+                        return Ok(false);
+                    }
+                }
+                Next::Check(_) | Next::Event(_) | Next::Closed => return Ok(false),
+            }
+        }
+    }
+
+    /// Moves the last `n` bytes that were read, from a segment on, into the buffer.
+    #[cold]
+    fn move_to_buffer(
+        &mut self,
+        cx: &mut QpContext<'_>,
+        ahead: &ReadAhead,
+        first: usize,
+        n: usize,
+        piece: &Piece,
+    ) -> Result<ReceiveStep, EndReason> {
+        let (mut bytes, mut left) = (Vec::with_capacity(n), n);
+        for number in first..ahead.lens().len() {
+            let placed = left.min(ahead.lens()[number]);
+            if ahead.append_payload(number, placed, &mut bytes).is_err() {
+                return Err(unmapped(cx, piece));
+            }
+            let (gap, behind) = ahead.gap(number, left - placed);
+            bytes.extend_from_slice(gap);
+            left = behind;
+        }
+        self.buffer.append(&bytes);
         Ok(ReceiveStep::More)
     }
 
@@ -428,8 +617,8 @@ impl RecvHalf {
                 found.ok_or(EndReason::BadSink(number))
             }
             Destination::Receive { offset, .. } => {
-                let sges = self.receive.sges.as_slice();
-                domain.local(sges, Access::LOCAL_WRITE, offset.into(), len).ok_or(EndReason::BadReceive)
+                let (sges, at) = (self.receive.sges.as_slice(), offset - self.part.begin());
+                domain.local(sges, Access::LOCAL_WRITE, at.into(), len).ok_or(EndReason::BadReceive)
             }
         }
     }
@@ -448,7 +637,12 @@ impl RecvHalf {
                 wc.byte_len = u32::try_from(std::mem::take(&mut self.written)).unwrap_or(u32::MAX);
             }
             ReceivedKind::Send { len, invalidate } => {
-                (wc.opcode, wc.byte_len, wc.invalidated) = (WcOpcode::Recv, len, invalidate);
+                let part = std::mem::replace(&mut self.part, MessagePart::Whole);
+                (wc.opcode, wc.byte_len) = match part {
+                    MessagePart::Whole => (WcOpcode::Recv, len),
+                    part => (WcOpcode::RecvRest, len - part.begin()),
+                };
+                wc.invalidated = invalidate;
                 wc.imm = self.imm.take();
                 if let Some(key) = invalidate
                     && !cx.queues.domain().invalidate(key)
@@ -469,7 +663,9 @@ impl RecvHalf {
     pub(crate) fn end_with(&mut self, queues: &QpQueues, status: WcStatus) {
         self.end_rnr(queues);
         if std::mem::take(&mut self.has_receive) {
-            queues.fail_receive(self.receive.wr_id, status);
+            let is_rest = matches!(self.part, MessagePart::Rest(_));
+            let opcode = if is_rest { WcOpcode::RecvRest } else { WcOpcode::Recv };
+            queues.fail_receive(self.receive.wr_id, opcode, status);
         }
     }
 }

@@ -17,7 +17,7 @@ const LARGES: usize = 8;
 /// Maximum bytes of queued small FPDUs.
 const SMALL_LEN: usize = 2 << 10;
 /// Size of the staging buffer for payload copies: two FPDUs of the largest size, since one may be partly sent.
-const STAGING_LEN: usize = 128 << 10;
+pub(crate) const STAGING_LEN: usize = 128 << 10;
 
 /// A part of the stream.
 pub(crate) enum OutboxItem {
@@ -51,9 +51,10 @@ impl StagingPool {
         unpoisoned(&self.0).pop().unwrap_or_else(|| vec![0; STAGING_LEN].into_boxed_slice())
     }
 
+    /// Takes a buffer back; one of another length is freed.
     pub(crate) fn put_back(&self, room: StagingBuffer) {
         let mut kept = unpoisoned(&self.0);
-        if kept.len() < Self::KEPT {
+        if room.len() == STAGING_LEN && kept.len() < Self::KEPT {
             kept.push(room);
         }
     }

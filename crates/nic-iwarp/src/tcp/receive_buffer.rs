@@ -4,8 +4,8 @@ use iwarp::mpa::FPDU_MAX;
 
 use crate::tcp::outbox::{StagingBuffer, StagingPool};
 
-/// Size of the buffer in bytes.
-const LEN: usize = 8 << 10;
+/// Size of the buffer in bytes: a little more than 8 KiB, so that one call reads a message of 8 KiB with its headers.
+const LEN: usize = (8 << 10) + 512;
 
 /// Size while FPDUs arrive that do not fit and whose CRCs must be checked first: the longest FPDU, and a little of
 /// what follows.
@@ -14,20 +14,22 @@ const LEN_GROWN: usize = FPDU_MAX + 1024;
 /// A buffer that is filled at the end and consumed at the front.
 pub(crate) struct ReceiveBuffer {
     own: Box<[u8]>,
-    /// A larger buffer to use instead, while longer FPDUs arrive.
+    /// A larger buffer to use instead, while longer FPDUs arrive, and how much of it is used.
     grown: Option<StagingBuffer>,
+    grown_len: usize,
     start: usize,
     end: usize,
 }
 
 impl ReceiveBuffer {
     pub(crate) fn new() -> Self {
-        Self { own: vec![0; LEN].into_boxed_slice(), grown: None, start: 0, end: 0 }
+        Self { own: vec![0; LEN].into_boxed_slice(), grown: None, grown_len: 0, start: 0, end: 0 }
     }
 
     #[inline]
     fn bytes(&mut self) -> &mut [u8] {
-        self.grown.as_deref_mut().map_or(&mut self.own, |room| &mut room[..LEN_GROWN])
+        let len = self.grown_len;
+        self.grown.as_deref_mut().map_or(&mut self.own, |room| &mut room[..len])
     }
 
     /// The bytes that have been read and not consumed.
@@ -70,8 +72,23 @@ impl ReceiveBuffer {
         if len > LEN && self.grown.is_none() {
             let mut room = pool.take();
             room[self.start..self.end].copy_from_slice(&self.own[self.start..self.end]);
-            self.grown = Some(room);
+            (self.grown, self.grown_len) = (Some(room), LEN_GROWN);
         }
+    }
+
+    /// Appends bytes that were read elsewhere, however many.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        let needed = self.filled().len() + bytes.len();
+        if needed > self.bytes().len() {
+            let mut room = vec![0; needed].into_boxed_slice();
+            let filled = self.filled();
+            room[..filled.len()].copy_from_slice(filled);
+            (self.start, self.end) = (0, filled.len());
+            (self.grown, self.grown_len) = (Some(room), needed);
+        }
+        let space = self.space_up_to(needed);
+        space[..bytes.len()].copy_from_slice(bytes);
+        self.commit(bytes.len());
     }
 
     /// Returns the larger buffer, if it is empty.
@@ -129,6 +146,25 @@ mod tests {
         buffer.consume(2);
         buffer.shrink(&pool);
         assert_eq!(buffer.space_up_to(usize::MAX).len(), LEN);
+    }
+
+    #[test]
+    fn appended_bytes_follow_and_never_lack_room() {
+        let (mut buffer, pool) = (ReceiveBuffer::new(), StagingPool::default());
+        let all: Vec<u8> = (0..400_000_usize).map(|at| (at % 251) as u8).collect();
+        let (mut appended, mut consumed) = (0, 0);
+        for len in [20, 8000, 600, 70_000, 130_000, 1, 100_000] {
+            buffer.append(&all[appended..appended + len]);
+            appended += len;
+            let step = len / 3;
+            buffer.consume(step);
+            consumed += step;
+            assert_eq!(buffer.filled(), &all[consumed..appended]);
+        }
+        buffer.consume(appended - consumed);
+        buffer.shrink(&pool);
+        assert_eq!(buffer.space_up_to(usize::MAX).len(), LEN);
+        assert_eq!(pool.take().len(), crate::tcp::outbox::STAGING_LEN, "no other length is pooled");
     }
 
     #[test]

@@ -52,6 +52,7 @@ pub(crate) fn attr_of(config: &Config, node: usize) -> DeviceAttr {
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: if p.nic_memory.size_mib > 0.0 { DmAccess::Coherent } else { DmAccess::None },
         write_notify: false,
+        split_receives: false,
         maps_peers: false,
         link_rate: Some(Rate(p.link.rate_mbps * 1e6)),
         ports: rails.len() as u8,

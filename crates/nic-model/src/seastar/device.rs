@@ -86,6 +86,7 @@ fn attr_of(config: &Config, node: &Node) -> DeviceAttr {
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: DmAccess::None,
         write_notify: false,
+        split_receives: false,
         maps_peers: false,
         link_rate: Some(Rate(config.machine.params.router.link_mbps * 1e6)),
         ports: 1,

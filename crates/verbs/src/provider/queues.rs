@@ -95,6 +95,10 @@ pub trait QpOps: Any + Send + Sync {
     }
     /// See [`crate::Qp::post_recv`].
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()>;
+    /// See [`crate::Qp::post_rest`].
+    fn post_rest(&self, _wr: &RecvWr<'_>) -> Result<()> {
+        Err(unsupported("the device", "receives of the beginning of a message"))
+    }
     /// See [`crate::Qp::to_error`].
     fn to_error(&self);
     /// See [`crate::Qp::failure`].
@@ -152,6 +156,8 @@ pub struct QpParts {
     pub mtu: Option<u32>,
     /// See [`crate::QpInit::reported_qp_num`].
     pub reported_qp_num: Option<u32>,
+    /// See [`crate::QpInit::split_receives`]; only if the device supports it.
+    pub split_receives: bool,
 }
 
 /// Downcasts an object of the API to the NIC's own type.
