@@ -149,12 +149,6 @@ impl Piece {
         (self.address as u64, self.len as u64)
     }
 
-    /// Splits it after `at` bytes.
-    pub(crate) fn split(self, at: usize) -> [Self; 2] {
-        let at = at.min(self.len);
-        [Self { len: at, ..self }, Self { address: self.address + at, len: self.len - at }]
-    }
-
     /// An empty piece, for calls without data.
     #[inline]
     pub(crate) fn empty() -> Self {

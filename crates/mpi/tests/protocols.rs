@@ -6,7 +6,7 @@ use mpi::{Connect, MessageTotals, Process, Proto, Protocol, protocols};
 use support::{Play, in_threads, in_threads_written, pattern, receive, send, with};
 
 /// The largest size tested for the last protocol.
-const LONGEST: u64 = 300_000;
+const LONGEST: u64 = 5_000_000;
 
 /// The smallest and the largest size of each protocol.
 fn sizes(rows: &[Protocol]) -> Vec<(u64, Proto)> {
@@ -80,7 +80,7 @@ fn a_lower_eager_limit_has_short_messages_announced() {
         process.set_eager_max(100).expect("a limit");
         each_size_is_counted_for_its_protocol(
             process,
-            &[(80, Proto::EagerInline), (100, Proto::EagerCopy), (101, Proto::RndvPut)],
+            &[(80, Proto::EagerInline), (100, Proto::EagerCopy), (101, Proto::RndvGet)],
         );
     });
 }

@@ -154,6 +154,7 @@ impl Party {
             backlog: 1,
             register_all: |_| Ok(None),
             caches: false,
+            split_receives: false,
         };
         let options = EndpointOptions {
             is_initiator: is_first,

@@ -886,6 +886,7 @@ mod tests {
                 backlog: 1,
                 register_all: |_| Ok(None),
                 caches: false,
+                split_receives: false,
             };
             let screen: Arc<dyn Screen> = Arc::new(All);
             let mut nic = Nic::open(&device, &config, &screen).expect("a port");

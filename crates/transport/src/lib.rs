@@ -136,6 +136,7 @@
 //!             backlog: 1,
 //!             register_all: |_| Ok(None),
 //!             caches: false,
+//!             split_receives: false,
 //!         };
 //!         let nic = Nic::open(&fabric::open("shm", &host::real::host())?, &config, &screen)?;
 //!         Ok(Self { nic, wireup, links: Links::default() })

@@ -40,9 +40,9 @@ impl QueueSizes {
         self.slots + self.spare
     }
 
-    /// Work requests of both queues. Each may have a completion.
+    /// Completions: one for each work request of both queues, and one for the rest of a message.
     pub const fn completions(&self) -> u32 {
-        self.send_depth() + self.receive_depth()
+        self.send_depth() + self.receive_depth() + 1
     }
 
     /// Bytes of a connection's part of a slab: send slots, the last one first, then receive slots.
@@ -70,6 +70,8 @@ pub struct NicConfig<'a> {
     pub register_all: fn(&Pd) -> Result<Option<ImplicitMr>>,
     /// Whether [`Registrations`] are cached.
     pub caches: bool,
+    /// Whether messages may be longer than a slot ([`verbs::QpInit::split_receives`]).
+    pub split_receives: bool,
 }
 
 /// An opened device and the resources that its connections share.
@@ -96,6 +98,7 @@ pub struct Nic {
     /// Connections for which the completion queue still has room.
     room: u32,
     maps_peers: bool,
+    split_receives: bool,
     /// A batch of completions, its length, and the number of completions taken from it. Most polls find none and need not clear the
     /// buffer.
     completions: [Wc; BATCH],
@@ -164,6 +167,7 @@ impl Nic {
             retired: Vec::new(),
             room: cqe / config.sizes.completions(),
             maps_peers: attr.maps_peers,
+            split_receives: config.split_receives,
             completions: [Wc::default(); BATCH],
             polled: 0,
             taken: 0,
@@ -214,6 +218,13 @@ impl Nic {
         self.maps_peers
     }
 
+    /// Whether messages may be longer than a slot, so that a message whose beginning has arrived waits for memory
+    /// ([`crate::MessageQueue::post_rest`]).
+    #[inline]
+    pub fn splits_receives(&self) -> bool {
+        self.split_receives
+    }
+
     /// Bytes of the longest access to a peer's memory.
     pub fn access_max(&self) -> u64 {
         self.pd.device().attr().max_msg_size.min(1 << 30)
@@ -232,7 +243,8 @@ impl Nic {
             max_recv_sge: 1,
             max_inline: self.inline,
         };
-        match self.pd.create_qp(&QpInit::new(&self.cq).cap(cap)) {
+        let init = QpInit { split_receives: self.split_receives, ..QpInit::new(&self.cq).cap(cap) };
+        match self.pd.create_qp(&init) {
             Ok(qp) => Ok((qp, slots)),
             Err(error) => {
                 self.give_room_back();

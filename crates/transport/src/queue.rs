@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use verbs::{Buf, Data, Error, Qp, RecvWr, Result, SendFlags, SendOp, SendWr, Wc};
+use verbs::{Buf, Data, Error, Qp, RecvWr, Result, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::header::{HeaderBytes, Payload};
 use crate::nic::{Nic, QueueSizes, Slots};
@@ -314,6 +314,16 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
         self.credits.iter().any(|credits| credits.owed >= half) && !self.is_full()
     }
 
+    /// Names memory for the rest of the message whose beginning has arrived in a slot. [`verbs::WcOpcode::RecvRest`] reports
+    /// its arrival.
+    ///
+    /// # Errors
+    /// Those of posting.
+    #[inline]
+    pub fn post_rest(&self, rest: Sge) -> Result<()> {
+        self.qp.post_rest(&RecvWr::new(self.number | RECEIVE, &[rest]))
+    }
+
     /// Posts the receive of a slot again whose message took no credit.
     ///
     /// # Errors
@@ -363,6 +373,7 @@ mod tests {
             backlog: 1,
             register_all: |_| Ok(None),
             caches: false,
+            split_receives: false,
         };
         let screen: Arc<dyn Screen> = Arc::new(All);
         Nic::open(&device, &config, &screen).expect("a port")

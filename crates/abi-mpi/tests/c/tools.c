@@ -111,8 +111,8 @@ static void counts(void) {
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     OK(MPI_T_pvar_read(session, all, to));
     CHECK(to[next] == sizeof out && number_of_long_ones(session) == 0);
-    /* Above the limit of fragmented messages. */
-    static char block[300000], back[300000];
+    /* Above the limit of messages that carry their data. */
+    static char block[5000000], back[5000000];
     OK(MPI_Sendrecv(block, sizeof block, MPI_BYTE, next, 4, back, sizeof back, MPI_BYTE, last, 4, world, MPI_STATUS_IGNORE));
     CHECK(number_of_long_ones(session) == (unsigned long) (size > 1));
     for (int at = 0; at < 3; at++) OK(MPI_T_pvar_stop(session, long_ones[at]));
@@ -139,7 +139,7 @@ static void limits(void) {
     int next = (rank + 1) % size, last = (rank + size - 1) % size, out = rank, in = -1;
     unsigned long most = limit("ring_bytes");
     if (most < limit("slot_bytes")) most = limit("slot_bytes");
-    if (most < limit("parts_max")) most = limit("parts_max");
+    if (most < limit("direct_max")) most = limit("direct_max");
     CHECK(eager > 0 && eager <= most && both >= 65536);
     OK(MPI_T_pvar_session_create(&session));
     count_long_ones(session);

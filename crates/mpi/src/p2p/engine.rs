@@ -7,17 +7,16 @@
 //! | `operations` | operations by their keys |
 //! | `send` | chooses the protocol of a message |
 //! | `receive` | receives, probes, and the messages for them |
-//! | `eager`, `fragments`, `rndv_get`, `rndv_put`, `rndv_shm` | the protocols |
+//! | `eager`, `direct`, `rndv_get`, `rndv_shm` | the protocols |
 //! | `cancel` | how operations are cancelled |
 //! | `tasks` | operations in several steps |
 
 mod cancel;
+mod direct;
 mod eager;
-mod fragments;
 mod operations;
 mod receive;
 mod rndv_get;
-mod rndv_put;
 mod rndv_shm;
 mod send;
 mod state;
@@ -68,9 +67,9 @@ impl Engine {
         match self.portals(context) {
             Some(portals) => portals.drop_context(context),
             None => {
-                for (envelope, body) in self.matching.remove_context(context) {
-                    if let UnexpectedBody::Rts(rts) = body {
-                        self.fragments.discard(envelope.source, rts.id);
+                for (_, body) in self.matching.remove_context(context) {
+                    if let UnexpectedBody::Kept { key, .. } = body {
+                        self.kept.discard(key);
                     }
                 }
             }
@@ -142,7 +141,12 @@ impl Engine {
                         self.transport.release(place, &what.message);
                     }
                     Event::Sent(key) => self.complete(key, Status::empty()),
-                    Event::Landed { from, place } => self.handle_write_imm(from, place),
+                    Event::Began { from, what, place } => {
+                        self.host.charge_step(Step::Event, 1);
+                        self.handle_begun(from, &what, place);
+                        self.transport.release(place, &what.message);
+                    }
+                    Event::RestArrived { from, len } => self.handle_rest(from, len),
                     Event::Accessed(key) => {
                         self.rdma_completed(key);
                         self.resume_stalled();
@@ -215,7 +219,8 @@ impl Engine {
         error: &Error,
         must_fail: impl Fn(&Self, &SourceRanks) -> bool,
     ) {
-        self.fragments.remove_process(process);
+        self.kept.remove_process(process);
+        self.rest_sinks.remove(&process);
         let stuck = self.operations.iter().filter(|(_, operation)| operation.depends_on(process));
         let mut stuck: Vec<SlotKey> = stuck.map(|(key, _)| key).collect();
         let mut matching = std::mem::take(&mut self.matching);

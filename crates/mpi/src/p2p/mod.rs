@@ -8,7 +8,7 @@
 //! | `matching` | matches messages with receives |
 //! | `wire` | the wire format: the only file that parses a peer's bytes |
 //! | `proto` | [`protocols`](crate::protocols): which protocol carries which message |
-//! | `fragments` | fragments of long messages |
+//! | `kept` | long messages that arrived before their receives |
 //! | `shm_copy` | long messages that sender and receiver both copy, where the device allows it |
 //! | `rdma` | RDMA between a local buffer and ranges of a peer's memory |
 //! | `over_portals` | sends and receives as calls of Portals, where its interface does the matching |
@@ -20,7 +20,7 @@ pub(crate) mod calls;
 pub(crate) mod engine;
 #[cfg(test)]
 pub(crate) mod false_messages;
-pub(crate) mod fragments;
+pub(crate) mod kept;
 pub(crate) mod matching;
 pub(crate) mod operation;
 pub(crate) mod over_portals;

@@ -60,14 +60,11 @@ impl ArrivedData<'_> {
         }
     }
 
-    /// Copies the data to a slice of the same length.
-    pub(crate) fn copy_to(self, bytes: &mut [u8]) -> verbs::Result<()> {
+    /// Copies the data to the start of a buffer.
+    pub(crate) fn copy_to_buf(self, into: &Buf) -> verbs::Result<()> {
         match self {
-            Self::Slot(buf, at, _) => buf.read(at, bytes),
-            Self::Bytes(from) => {
-                bytes.copy_from_slice(from);
-                Ok(())
-            }
+            Self::Slot(buf, at, len) => buf.copy_to(at, into, 0, len),
+            Self::Bytes(from) => into.write(0, from),
         }
     }
 
@@ -94,19 +91,8 @@ pub(crate) enum MatchReport {
 pub(crate) struct RtsInfo {
     /// The sender's number for its request.
     pub(crate) id: u64,
-    /// The payload in the sender's memory; with `put` only its length is valid.
+    /// The payload in the sender's memory.
     pub(crate) at: RemoteMemory,
-    /// This many bytes at the start arrive without a CTS.
-    pub(crate) frag_bytes: u32,
-    /// The sender writes the rest to the memory named in a CTS.
-    pub(crate) put: bool,
-}
-
-impl RtsInfo {
-    /// How many of the first `wanted` bytes do not arrive without a CTS.
-    pub(crate) fn bytes_after_fragments(&self, wanted: u64) -> u64 {
-        wanted.saturating_sub(self.frag_bytes.into())
-    }
 }
 
 /// The contents of an unexpected message.
@@ -114,6 +100,8 @@ impl RtsInfo {
 pub(crate) enum UnexpectedBody {
     /// Its data have arrived.
     Data { bytes: Vec<u8>, answer: Option<MatchReport> },
+    /// Its data arrive, or have arrived, in memory of [`KeptMessages`](crate::p2p::kept::KeptMessages).
+    Kept { key: SlotKey, length: u64 },
     /// The address of its data.
     Rts(RtsInfo),
     /// A message that Portals holds.
@@ -125,6 +113,7 @@ impl UnexpectedBody {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Data { bytes, .. } => bytes.len() as u64,
+            Self::Kept { length, .. } => *length,
             Self::Rts(rts) => rts.at.length,
             Self::FoundMessage(found) => found.len,
         }
@@ -269,10 +258,6 @@ pub(crate) struct LongReceive {
     pub(crate) envelope: Envelope,
     /// The message's RTS.
     pub(crate) rts: RtsInfo,
-    /// The sender has yet to write the rest of it.
-    pub(crate) awaits_write: bool,
-    /// Bytes that have arrived in fragments.
-    pub(crate) frag_arrived: u64,
     /// Pieces that have not arrived (or bytes, before copying starts), and pieces that this side copies now. The memory is in use
     /// until both are zero.
     pub(crate) left: u64,
@@ -294,26 +279,25 @@ impl LongReceive {
         registration: Registration,
         (addr, staging): (u64, Option<Buf>),
     ) -> Self {
-        let (awaits_write, frag_arrived, left, in_flight, copying) = (false, 0, 0, 0, None);
-        Self {
-            receive,
-            envelope,
-            rts,
-            awaits_write,
-            frag_arrived,
-            left,
-            in_flight,
-            copying,
-            registration,
-            addr,
-            staging,
-        }
+        let (left, in_flight, copying) = (0, 0, None);
+        Self { receive, envelope, rts, left, in_flight, copying, registration, addr, staging }
     }
 
     /// Whether all pieces have arrived, as far as either side reports, and nothing writes to the memory any more.
     pub(crate) fn is_complete(&self) -> bool {
         self.left == 0 && self.in_flight == 0
     }
+}
+
+/// The receive of a message whose sender has begun to send its data.
+#[derive(Debug)]
+pub(crate) struct RestReceive {
+    pub(crate) receive: Receive,
+    pub(crate) envelope: Envelope,
+    /// Bytes of the message.
+    pub(crate) length: u64,
+    /// Keeps the memory registered into which the device reads the data.
+    pub(crate) _registration: Option<Registration>,
 }
 
 /// Local memory that RDMA requests use until they complete.
@@ -346,8 +330,6 @@ pub(crate) struct LongSend {
     pub(crate) buffer: Buffer,
     /// This side's part in copying them, if it has one.
     pub(crate) sender_copy: Option<SenderCopy>,
-    /// The part that this side writes to the receiver, if it does.
-    pub(crate) writing: Option<PutSend>,
     /// The protocol of the RTS, until the message is counted.
     pub(crate) uncounted: Option<Proto>,
 }
@@ -355,23 +337,13 @@ pub(crate) struct LongSend {
 impl LongSend {
     /// The send of contiguous data of the program; counted as `uncounted` when the receiver answers.
     pub(crate) fn new(registration: Registration, buffer: Buffer, uncounted: Option<Proto>) -> Self {
-        Self { registration, staging: None, buffer, sender_copy: None, writing: None, uncounted }
+        Self { registration, staging: None, buffer, sender_copy: None, uncounted }
     }
 
     /// Whether this process's device is copying pieces of the data.
     pub(crate) fn is_copied_from(&self) -> bool {
         self.sender_copy.as_ref().is_some_and(|sender_copy| sender_copy.in_flight > 0)
-            || self.writing.as_ref().is_some_and(|writing| writing.in_flight > 0)
     }
-}
-
-/// The part of a message that its sender writes after the CTS.
-#[derive(Debug)]
-pub(crate) struct PutSend {
-    /// The data to write.
-    pub(crate) rest: Piece,
-    /// Writes in flight.
-    pub(crate) in_flight: u32,
 }
 
 /// The part of a message that its sender copies on the receiver's invitation.
@@ -425,6 +397,8 @@ pub(crate) enum OpState {
     PlainReceive(PlainReceive),
     /// A receive that is moving the data of its message.
     LongReceive(Box<LongReceive>),
+    /// A receive whose message has begun to arrive, and that completes with its rest.
+    RestReceive(Box<RestReceive>),
     /// RDMA to a peer's memory.
     Access(Box<RdmaAccess>),
     /// A send or a receive over Portals.
@@ -515,39 +489,12 @@ impl Operation {
         }
     }
 
-    /// Stores the next fragment of a receive's message; returns whether the message is now complete.
-    ///
-    /// # Errors
-    /// The memory's.
-    pub(crate) fn store_fragment(&mut self, data: ArrivedData<'_>) -> verbs::Result<bool> {
-        let OpState::LongReceive(long_receive) = &mut self.state else { return Ok(false) };
-        let at = long_receive.frag_arrived as usize;
-        match (&long_receive.staging, long_receive.receive.buffer.piece()) {
-            (None, Some(all)) => {
-                let [_, behind] = all.split(at);
-                data.store_in(behind)?;
-            }
-            (Some(staging), _) if at < staging.len() => {
-                let bytes = data.to_vec()?;
-                staging.write(at, &bytes[..bytes.len().min(staging.len() - at)])?;
-            }
-            // The receive has no room for it.
-            _ => {}
-        }
-        let before = long_receive.frag_arrived;
-        long_receive.frag_arrived += data.len() as u64;
-        let all = u64::from(long_receive.rts.frag_bytes);
-        if before < all && all <= long_receive.frag_arrived {
-            long_receive.left = long_receive.left.saturating_sub(1);
-        }
-        Ok(long_receive.is_complete())
-    }
-
     /// Whether it cannot complete successfully without this process.
     pub(crate) fn depends_on(&self, process: u32) -> bool {
         match &self.state {
             OpState::Send { to, .. } => *to == process,
             OpState::LongReceive(long_receive) => long_receive.envelope.source == process,
+            OpState::RestReceive(rest) => rest.envelope.source == process,
             OpState::Access(access) => access.process == process,
             OpState::Receive(_)
             | OpState::PlainReceive(_)

@@ -10,7 +10,7 @@ use verbs::{Access, DeviceAttr};
 
 use crate::p2p::shm_copy::SHARED_MIN;
 use crate::p2p::wire::{HEAD, LINE_MAX};
-use crate::peers::nic::{COPIED_MAX, FragmentSizes, INLINE, Sizes};
+use crate::peers::nic::{DIRECT_MAX, INLINE, Sizes};
 
 /// The cost of a protocol for a message, apart from time per byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +27,10 @@ pub fn cost(proto: Proto) -> Cost {
         Proto::Own => (0, 2),
         Proto::EagerLine | Proto::EagerRing | Proto::EagerInline | Proto::EagerCopy => (1, 2),
         Proto::EagerWrite => (1, 2),
-        Proto::EagerFrag => (1, 1),
+        // Only the beginning, which fills a slot, is copied.
+        Proto::EagerDirect => (1, 0),
         // RTS, and the read's request and response.
         Proto::RndvGet => (3, 0),
-        // RTS, CTS, data.
-        Proto::RndvPut => (3, 0),
         // RTS, SHM_CTS, SHM_FIN.
         Proto::RndvShm => (3, 0),
     };
@@ -49,13 +48,11 @@ impl Conditions {
     const IN_PLACE: Self = Self(1);
     /// Local completion: the send completes when its buffer may be reused, whether a receive has matched it or not.
     const LOCAL: Self = Self(2);
-    /// The caller waits for the send, and so makes progress meanwhile.
-    const BLOCKING: Self = Self(4);
 
     /// The conditions of a send.
     #[inline]
-    pub(crate) fn new(in_place: bool, is_local: bool, is_blocking: bool) -> Self {
-        Self(u8::from(in_place) | u8::from(is_local) << 1 | u8::from(is_blocking) << 2)
+    pub(crate) fn new(in_place: bool, is_local: bool) -> Self {
+        Self(u8::from(in_place) | u8::from(is_local) << 1)
     }
 
     const fn and(self, other: Self) -> Self {
@@ -86,8 +83,8 @@ pub(crate) struct EndpointTraits {
     pub(crate) short: ShortPath,
     /// Payload bytes of the longest eager message.
     pub(crate) room: usize,
-    /// The device can send from all memory of the program (zero copy).
-    pub(crate) zcopy: bool,
+    /// Long messages are sent from the program's memory, and received into it (`Nic::sends_direct`).
+    pub(crate) direct: bool,
     /// Each process can read and write all memory of the other.
     pub(crate) both: bool,
 }
@@ -125,17 +122,13 @@ pub(crate) struct Protocols {
     rows: [ProtocolRow; PROTOCOLS_MAX],
     /// The longest message that any send may send eagerly.
     eager_max: u64,
-    /// Bytes of a fragment.
-    fragment: usize,
 }
 
 impl Protocols {
     /// Computes the table of an endpoint.
     pub(crate) fn new(traits: EndpointTraits, chosen: &ProtocolLimits) -> Self {
-        let EndpointTraits { short, room, zcopy, both } = traits;
-        let eager = if zcopy { room.min(COPIED_MAX) } else { room };
-        let eager_max = (eager as u64).min(chosen.eager_max);
-        let FragmentSizes { part, whole } = FragmentSizes::new(room);
+        let EndpointTraits { short, room, direct, both } = traits;
+        let eager_max = (room as u64).min(chosen.eager_max);
         let row = |proto, max: u64, needs| ProtocolRow { proto, max, needs };
         let get = row(Proto::RndvGet, u64::MAX, Conditions::NONE);
         let first = |proto, max: usize| row(proto, eager_max.min(max as u64), Conditions::NONE);
@@ -151,14 +144,13 @@ impl Protocols {
             ShortPath::Written => [all(Proto::EagerWrite), get, get, get, get],
             ShortPath::Sent => {
                 let inline = first(Proto::EagerInline, INLINE - HEAD);
-                let in_place = Conditions::IN_PLACE;
-                let (frag, put) = (in_place.and(Conditions::LOCAL), in_place.and(Conditions::BLOCKING));
-                let zcopy = |proto, max, needs| if zcopy { row(proto, max, needs) } else { get };
-                let frag = zcopy(Proto::EagerFrag, whole.min(chosen.eager_max), frag);
-                [inline, all(Proto::EagerCopy), frag, zcopy(Proto::RndvPut, u64::MAX, put), get]
+                let needs = Conditions::IN_PLACE.and(Conditions::LOCAL);
+                let max = DIRECT_MAX.min(chosen.eager_max);
+                let direct = if direct { row(Proto::EagerDirect, max, needs) } else { get };
+                [inline, all(Proto::EagerCopy), direct, get, get]
             }
         };
-        Self { rows, eager_max, fragment: part }
+        Self { rows, eager_max }
     }
 
     /// The protocol of a message of `len` bytes.
@@ -172,11 +164,6 @@ impl Protocols {
     #[inline]
     pub(crate) fn eager_max(&self) -> u64 {
         self.eager_max
-    }
-
-    /// Bytes of a fragment.
-    pub(crate) fn fragment(&self) -> usize {
-        self.fragment
     }
 
     /// The protocols of a send that meets these conditions, each with its first size.
@@ -209,22 +196,22 @@ pub struct Protocol {
 /// The protocols, by size, of a blocking standard send (`MPI_Send`) of contiguous data over a device to another process, in a job
 /// of `ranks` processes. Modelled cards have shorter slots than real devices.
 pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol> {
-    let sizes = Sizes::of_device(attr.maps_peers, is_model, ranks);
+    let sizes = Sizes::of_device(attr, attr.maps_peers, is_model, ranks);
     let traits = EndpointTraits {
         short: if attr.maps_peers { ShortPath::Stored } else { ShortPath::Sent },
         room: if attr.maps_peers { sizes.record_payload() } else { sizes.slot_payload() },
-        // The same conditions as `Nic::zcopy` and `Nic::reaches_both_ways`.
-        zcopy: attr.implicit_mr.is_some() && !attr.maps_peers && !is_model,
+        // The same conditions as `Nic::sends_direct` and `Nic::reaches_both_ways`.
+        direct: attr.split_receives && attr.implicit_mr.is_some() && !attr.maps_peers && !is_model,
         both: attr.implicit_mr.is_some_and(|access| access.contains(Access::ALL)),
     };
     let table = Protocols::new(traits, &ProtocolLimits::default());
-    let size_ranges = table.size_ranges(Conditions::new(true, true, true));
-    let of = |(from, proto)| Protocol { from, proto, why: why(proto, attr, (sizes, ranks), table.fragment) };
+    let size_ranges = table.size_ranges(Conditions::new(true, true));
+    let of = |(from, proto)| Protocol { from, proto, why: why(proto, attr, (sizes, ranks)) };
     size_ranges.into_iter().map(of).collect()
 }
 
 /// Explains what a protocol does, and why it begins at its first size.
-fn why(proto: Proto, attr: &DeviceAttr, (sizes, ranks): (Sizes, u32), fragment: usize) -> String {
+fn why(proto: Proto, attr: &DeviceAttr, (sizes, ranks): (Sizes, u32)) -> String {
     match proto {
         Proto::Own => "copied within the process".into(),
         Proto::EagerLine => "stored in a cache line that both write in turn, if the message answers one; other messages use the ring".into(),
@@ -243,10 +230,9 @@ fn why(proto: Proto, attr: &DeviceAttr, (sizes, ranks): (Sizes, u32), fragment: 
         Proto::EagerCopy => {
             format!("with its header the message has more than the {INLINE} B that can be sent inline: copied into a slot, and out of one")
         }
-        Proto::EagerFrag => format!(
-            "fragments of {fragment} B are sent from the program's memory, and the receiver copies one out of its slot while the next one is \
-             in flight"
-        ),
+        Proto::EagerDirect => "sent from the program's memory as one message: the receiver sees its header, and the device reads the rest into \
+             the memory of the matching receive, or if there is none yet, into memory of its own"
+            .into(),
         Proto::RndvGet => {
             let reached = match attr.implicit_mr {
                 Some(_) => "a region of all memory, so that no memory is registered for it",
@@ -257,10 +243,6 @@ fn why(proto: Proto, attr: &DeviceAttr, (sizes, ranks): (Sizes, u32), fragment: 
                  through {reached}"
             )
         }
-        Proto::RndvPut => format!(
-            "an RTS announces the message, and the first {fragment} B follow without waiting, while the receiver answers by a CTS; the sender \
-             writes the rest by RDMA. A send that does not block exposes the data instead, and the receiver reads them (rndv/get)"
-        ),
         Proto::RndvShm => {
             "the receiver reads pieces, and the sender writes others after a CTS: each side claims pieces by a word in NIC memory that both map"
                 .into()
@@ -283,23 +265,23 @@ mod tests {
         let names =
             |rows: Vec<(u64, &'static str)>| rows.into_iter().map(|(_, name)| name).collect::<Vec<_>>();
         assert_eq!(names(first_sizes(&attr, 4, true)), ["eager/inline", "eager/copy", "rndv/get"]);
-        let last = |ranks, is_model| first_sizes(&attr, ranks, is_model).last().expect("some").0;
-        assert!(last(4096, true) < last(4, true));
+        let last = |attr, ranks, is_model| first_sizes(attr, ranks, is_model).last().expect("some").0;
+        assert!(last(&attr, 4096, true) < last(&attr, 4, true));
         assert_eq!(
-            [8, 9, 65].map(|ranks| last(ranks, false)),
-            [(64 << 10) + 17, (8 << 10) + 17, last(65, true)]
+            [8, 9, 65].map(|ranks| last(&attr, ranks, false)),
+            [(64 << 10) + 17, (8 << 10) + 17, last(&attr, 65, true)]
         );
     }
 
     #[test]
-    fn devices_that_send_from_all_memory_send_fragments() {
+    fn devices_that_split_receives_send_long_messages_directly() {
         let attr = fabric::attr("model:mt23108-vapi").expect("a card");
-        let attr = DeviceAttr { implicit_mr: Some(Access::LOCAL_WRITE), ..attr };
-        let rows = first_sizes(&attr, 8, false);
-        let begins = [(32 << 10) + 1, (128 << 10) + 1];
-        assert_eq!(rows[2..], [(begins[0], "eager/frag"), (begins[1], "rndv/put")]);
-        let rows = first_sizes(&attr, 9, false);
-        assert_eq!(rows[2..], [((8 << 10) + 17, "eager/frag"), ((32 << 10) + 65, "rndv/put")]);
+        let attr = DeviceAttr { implicit_mr: Some(Access::LOCAL_WRITE), split_receives: true, ..attr };
+        for ranks in [8, 64] {
+            let begins = [(8 << 10) + 17, DIRECT_MAX + 1];
+            let rows = first_sizes(&attr, ranks, false);
+            assert_eq!(rows[2..], [(begins[0], "eager/direct"), (begins[1], "rndv/get")]);
+        }
     }
 
     #[test]
@@ -316,32 +298,29 @@ mod tests {
     /// A send that lacks the conditions of a protocol uses another protocol.
     #[test]
     fn sends_without_the_conditions_of_a_protocol_take_another() {
-        let traits = EndpointTraits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };
+        let traits = EndpointTraits { short: ShortPath::Sent, room: 8 << 10, direct: true, both: false };
         let table = Protocols::new(traits, &ProtocolLimits::default());
-        let of = |len, in_place, is_local, is_blocking| {
-            table.select(len, Conditions::new(in_place, is_local, is_blocking))
-        };
-        assert_eq!(of(100 << 10, true, true, false), Proto::EagerFrag);
-        assert_eq!(of(100 << 10, true, false, true), Proto::RndvPut);
-        assert_eq!(of(100 << 10, true, false, false), Proto::RndvGet);
-        assert_eq!(of(100 << 10, false, true, true), Proto::RndvGet);
-        assert_eq!(of(1 << 20, true, true, false), Proto::RndvGet);
-        assert_eq!(of(1 << 20, true, true, true), Proto::RndvPut);
+        let of = |len, in_place, is_local| table.select(len, Conditions::new(in_place, is_local));
+        assert_eq!(of(100 << 10, true, true), Proto::EagerDirect);
+        assert_eq!(of(100 << 10, true, false), Proto::RndvGet);
+        assert_eq!(of(100 << 10, false, true), Proto::RndvGet);
+        assert_eq!(of(DIRECT_MAX + 1, true, true), Proto::RndvGet);
+        assert_eq!(of(8 << 10, false, false), Proto::EagerCopy);
     }
 
     /// A limit set by the program moves the size limits, and every size still has a protocol.
     #[test]
     fn lower_eager_limit_moves_the_size_limits() {
-        let traits = EndpointTraits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };
+        let traits = EndpointTraits { short: ShortPath::Sent, room: 64 << 10, direct: true, both: false };
         let chosen = ProtocolLimits { eager_max: 1000, ..ProtocolLimits::default() };
         let table = Protocols::new(traits, &chosen);
-        let size_ranges = table.size_ranges(Conditions::new(true, true, true));
-        assert_eq!(size_ranges, [(0, Proto::EagerInline), (81, Proto::EagerCopy), (1001, Proto::RndvPut)]);
+        let size_ranges = table.size_ranges(Conditions::new(true, true));
+        assert_eq!(size_ranges, [(0, Proto::EagerInline), (81, Proto::EagerCopy), (1001, Proto::RndvGet)]);
         assert_eq!(table.eager_max(), 1000);
         let none = Protocols::new(traits, &ProtocolLimits { eager_max: 0, ..chosen });
         assert_eq!(
-            none.size_ranges(Conditions::new(true, true, true)),
-            [(0, Proto::EagerInline), (1, Proto::RndvPut)]
+            none.size_ranges(Conditions::new(true, true)),
+            [(0, Proto::EagerInline), (1, Proto::RndvGet)]
         );
     }
 }

@@ -58,26 +58,15 @@ pub(crate) enum Message {
         match_key: MatchKey,
         /// The sender's number for its request.
         id: u64,
-        /// The payload in the sender's memory, which the receiver reads, unless `put`.
+        /// The payload in the sender's memory, which the receiver reads.
         at: RemoteMemory,
-        /// This many bytes at the start of the payload follow without a CTS, in this message and in [`Message::Frag`]s.
-        frag_bytes: u32,
-        /// The sender writes the rest to the memory named in a [`Message::Cts`], and exposes no memory.
-        put: bool,
     },
-    /// A fragment: the next bytes of a message that a [`Message::Rts`] has announced.
-    Frag {
-        /// The sender's number for its request.
-        id: u64,
-    },
-    /// Clear to send: the sender writes the rest of the payload by RDMA.
-    Cts {
-        /// The sender's number for its request.
-        id: u64,
-        /// The receiver's memory for the rest of the payload.
-        at: RemoteMemory,
-        /// The immediate value of the last write.
-        place: u32,
+    /// A payload longer than a slot follows: the receiver names memory for what does not fit the slot.
+    Direct {
+        /// Its context and tag.
+        match_key: MatchKey,
+        /// Its length in bytes.
+        length: u64,
     },
     /// Clear to send for a message that both sides copy (`shm_copy`): the receiver has started, and the sender may copy pieces,
     /// too.
@@ -146,14 +135,10 @@ const SHM_CTS: u8 = 7;
 const SHM_FIN: u8 = 8;
 const COLL_CHECK: u8 = 9;
 const COLL_MISMATCH: u8 = 10;
-const FRAG: u8 = 11;
-const CTS: u8 = 12;
+const DIRECT: u8 = 11;
 const CANCEL_REQ: u8 = 13;
 const CANCEL_RSP: u8 = 14;
 const LEAVE: u8 = 15;
-
-/// The bit of an RTS's last word that encodes `put`; the other bits are `frag_bytes`.
-const PUT: u32 = 1 << 31;
 
 /// Encodes the first two words of a short message with payload, as stored in a ring; `len` is the length of the whole message.
 #[inline]
@@ -185,11 +170,11 @@ impl Message {
             Self::Eager { answer: Some(_), .. }
             | Self::Fin { .. }
             | Self::ShmFin { .. }
-            | Self::Frag { .. }
+            | Self::Direct { .. }
             | Self::CancelReq { .. }
             | Self::CancelRsp { .. } => HEAD + 8,
             Self::CollCheck { .. } | Self::CollMismatch { .. } => HEAD + 16,
-            Self::Rts { .. } | Self::ShmCts { .. } | Self::Cts { .. } => HEAD_MAX,
+            Self::Rts { .. } | Self::ShmCts { .. } => HEAD_MAX,
         }
     }
 
@@ -204,31 +189,21 @@ impl Message {
                 store(HEAD, &id.to_le_bytes());
                 (EAGER_SYNC, match_key)
             }
-            Self::Rts { match_key, id, at, frag_bytes, put } => {
-                let more = frag_bytes | if put { PUT } else { 0 };
+            Self::Rts { match_key, id, at } => {
                 store(HEAD, &id.to_le_bytes());
                 store(HEAD + 8, &at.length.to_le_bytes());
                 store(HEAD + 16, &at.addr.to_le_bytes());
                 store(HEAD + 24, &at.rkey.to_le_bytes());
-                store(HEAD + 28, &more.to_le_bytes());
                 (RTS, match_key)
             }
-            Self::Frag { id } | Self::CancelReq { id } | Self::CancelRsp { id } => {
-                store(HEAD, &id.to_le_bytes());
-                let kind = match self {
-                    Self::CancelReq { .. } => CANCEL_REQ,
-                    Self::CancelRsp { .. } => CANCEL_RSP,
-                    _ => FRAG,
-                };
-                (kind, MatchKey::default())
+            Self::Direct { match_key, length } => {
+                store(HEAD, &length.to_le_bytes());
+                (DIRECT, match_key)
             }
-            Self::Cts { id, at, place } => {
+            Self::CancelReq { id } | Self::CancelRsp { id } => {
                 store(HEAD, &id.to_le_bytes());
-                store(HEAD + 8, &at.length.to_le_bytes());
-                store(HEAD + 16, &at.addr.to_le_bytes());
-                store(HEAD + 24, &at.rkey.to_le_bytes());
-                store(HEAD + 28, &place.to_le_bytes());
-                (CTS, MatchKey::default())
+                let kind = if matches!(self, Self::CancelReq { .. }) { CANCEL_REQ } else { CANCEL_RSP };
+                (kind, MatchKey::default())
             }
             Self::ShmCts { id, key, at, word, sequence } => {
                 store(HEAD, &id.to_le_bytes());
@@ -270,18 +245,8 @@ impl Message {
         let message = match bytes[0] {
             EAGER => Self::Eager { match_key, answer: None },
             EAGER_SYNC => Self::Eager { match_key, answer: Some(id) },
-            RTS => {
-                let more = u32::from_le_bytes(part(bytes, HEAD + 28));
-                let (at, frag_bytes, put) = (remote_memory(bytes)?, more & !PUT, more & PUT != 0);
-                if u64::from(frag_bytes) > at.length {
-                    return None;
-                }
-                Self::Rts { match_key, id, at, frag_bytes, put }
-            }
-            FRAG => Self::Frag { id },
-            CTS => {
-                Self::Cts { id, at: remote_memory(bytes)?, place: u32::from_le_bytes(part(bytes, HEAD + 28)) }
-            }
+            RTS => Self::Rts { match_key, id, at: remote_memory(bytes)? },
+            DIRECT => Self::Direct { match_key, length: id },
             SHM_CTS => {
                 let sequence = u32::from_le_bytes(part(bytes, HEAD + 28));
                 Self::ShmCts {
@@ -311,11 +276,12 @@ impl Message {
         };
         let payload = len.checked_sub(message.head_len())?;
         let whole = match message {
-            Self::Eager { .. } | Self::Frag { .. } => true,
-            Self::Rts { frag_bytes, .. } => payload <= frag_bytes as usize,
+            Self::Eager { .. } => true,
+            Self::Direct { length, .. } => payload as u64 <= length,
             _ => payload == 0,
         };
-        let named = match_key.tag >= 0 || !matches!(message, Self::Eager { .. } | Self::Rts { .. });
+        let is_matched = matches!(message, Self::Eager { .. } | Self::Rts { .. } | Self::Direct { .. });
+        let named = match_key.tag >= 0 || !is_matched;
         (whole && named).then_some((message, u16::from_le_bytes(part(bytes, 2))))
     }
 }
@@ -451,18 +417,12 @@ mod tests {
         prop_oneof![
             (match_key.clone(), any::<Option<u64>>())
                 .prop_map(|(match_key, answer)| Message::Eager { match_key, answer }),
-            (match_key, any::<u64>(), at.clone(), any::<u32>(), any::<bool>()).prop_map(
-                |(match_key, id, at, frag_bytes, put)| {
-                    let frag_bytes = (u64::from(frag_bytes & !PUT)).min(at.length) as u32;
-                    Message::Rts { match_key, id, at, frag_bytes, put }
-                }
-            ),
-            any::<u64>().prop_map(|id| Message::Frag { id }),
-            (any::<u64>(), at.clone(), any::<u32>()).prop_map(|(id, at, place)| Message::Cts {
+            (match_key.clone(), any::<u64>(), at.clone()).prop_map(|(match_key, id, at)| Message::Rts {
+                match_key,
                 id,
-                at,
-                place
+                at
             }),
+            (match_key, any::<u64>()).prop_map(|(match_key, length)| Message::Direct { match_key, length }),
             (any::<(u64, u64, u32, u32)>(), at).prop_map(|((id, key, word, sequence), at)| Message::ShmCts {
                 id,
                 key,
@@ -509,8 +469,8 @@ mod tests {
             prop_assert_eq!(Message::parse(&padded(bytes.as_slice()), len - 1), None);
             let longer = Message::parse(&padded(bytes.as_slice()), len + 1);
             let carries = match message {
-                Message::Eager { .. } | Message::Frag { .. } => true,
-                Message::Rts { frag_bytes, .. } => frag_bytes > 0,
+                Message::Eager { .. } => true,
+                Message::Direct { length, .. } => length > 0,
                 _ => false,
             };
             prop_assert_eq!(longer.is_some(), carries);
@@ -568,8 +528,7 @@ mod tests {
     #[test]
     fn exposed_memory_does_not_wrap() {
         let at = RemoteMemory { addr: u64::MAX - 3, rkey: 1, length: 8 };
-        let bytes =
-            Message::Rts { match_key: MatchKey::default(), id: 1, at, frag_bytes: 0, put: false }.bytes(0);
+        let bytes = Message::Rts { match_key: MatchKey::default(), id: 1, at }.bytes(0);
         assert_eq!(Message::parse(&padded(bytes.as_slice()), HEAD_MAX), None);
     }
 }

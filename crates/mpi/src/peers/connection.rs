@@ -190,7 +190,7 @@ fn copy_record(
     Ok(Some((match_key.tag, len)))
 }
 
-/// Counts a message that carries its data, or whose fragments carry all data.
+/// Counts a message that carries its data.
 fn count(traffic: &mut Traffic, path: Path, message: &Message, len: usize) {
     let proto = match path {
         Path::Line => Proto::EagerLine,
@@ -201,10 +201,8 @@ fn count(traffic: &mut Traffic, path: Path, message: &Message, len: usize) {
     };
     match message {
         Message::Eager { .. } => traffic.count(proto, len),
+        Message::Direct { .. } => traffic.count(Proto::EagerDirect, len),
         // Others are counted when the receiver answers.
-        Message::Rts { at, frag_bytes, .. } if u64::from(*frag_bytes) == at.length => {
-            traffic.count(Proto::EagerFrag, at.length as usize);
-        }
         _ => {}
     }
 }
@@ -226,8 +224,8 @@ pub(crate) struct Connection {
     /// Payload bytes of the longest message for the peer's slots, and for its ring.
     slot_payload: usize,
     record_payload: usize,
-    /// Long messages may be sent without a copy.
-    zcopy: bool,
+    /// See [`Nic::sends_direct`].
+    direct: bool,
     /// Counters of sent messages.
     pub(crate) traffic: Traffic,
     /// The protocols of this connection, by message size.
@@ -244,21 +242,22 @@ impl Connection {
         number: u32,
         (process, is_lower, is_initiator): (u32, bool, bool),
     ) -> Result<Self> {
-        let (zcopy, slot_payload, written) = (nic.zcopy(), nic.slot_payload_to(process), nic.write_ring());
+        let (direct, slot_payload, written) =
+            (nic.sends_direct(), nic.slot_payload_to(process), nic.write_ring());
         let wakes = written.is_some() && nic.device.attr().write_notify;
         let options = EndpointOptions {
             is_initiator,
             // Data sent without a copy are a second element after the header.
-            send_sges: if zcopy { 2 } else { 1 },
+            send_sges: if direct { 2 } else { 1 },
             is_first: is_lower,
             record_bytes: nic.sizes.record_bytes,
             // Such messages complete locally, when they have been sent; where delivery matters, the peer reports it.
-            send_flags: if zcopy { SendFlags::LOCAL } else { SendFlags::empty() },
+            send_flags: if direct { SendFlags::LOCAL } else { SendFlags::empty() },
             // A written message, or position, wakes a peer that sleeps.
             write_flags: if wakes { SendFlags::NOTIFY } else { SendFlags::empty() },
         };
         // This table is replaced when the connection opens.
-        let before = EndpointTraits { short: ShortPath::Sent, room: slot_payload, zcopy, both: false };
+        let before = EndpointTraits { short: ShortPath::Sent, room: slot_payload, direct, both: false };
         Ok(Self {
             process,
             port,
@@ -267,7 +266,7 @@ impl Connection {
             words: ClaimWords::default(),
             slot_payload,
             record_payload: nic.sizes.record_payload(),
-            zcopy,
+            direct,
             traffic: Traffic::default(),
             protocols: Protocols::new(before, &ProtocolLimits::default()),
         })
@@ -293,7 +292,7 @@ impl Connection {
             ([None], Some(_)) => (ShortPath::Written, self.slot_payload),
             ([None], None) => (ShortPath::Sent, self.slot_payload),
         };
-        self.protocols = Protocols::new(EndpointTraits { short, room, zcopy: self.zcopy, both }, chosen);
+        self.protocols = Protocols::new(EndpointTraits { short, room, direct: self.direct, both }, chosen);
     }
 
     /// Sends a message, if no other one waits and there is room. Returns whether it was sent; the payload may then be reused.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use transport::{NicConfig, QueueSizes, Registration, WriteRing};
-use verbs::{Access, AtomicCap, Buf, Device, Mr, Screen, WriteOrder};
+use verbs::{Access, AtomicCap, Buf, Device, DeviceAttr, Mr, Screen, WriteOrder};
 
 use crate::error::{Class, Error, Result};
 use crate::memory::{register, register_all_memory};
@@ -44,31 +44,9 @@ const READS: u32 = 16;
 pub(crate) const INLINE: usize = 96;
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// The longest message that is copied into a slot and out of it, where longer ones are sent without a copy. Up to this size a copy
-/// is cheaper than another message.
-pub(crate) const COPIED_MAX: usize = 32 << 10;
-/// The largest fragment of a long message. The receiver copies one fragment out of its slot while the next one arrives.
-const FRAGMENT_MAX: usize = 32 << 10;
-/// Fragments of the longest message that is sent without a CTS. Copying this many takes as long as agreeing on a destination for
-/// RDMA.
-pub(crate) const FRAGMENTS_WITHOUT_CTS: usize = 4;
-
-/// How long messages are fragmented where they are sent without a copy.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FragmentSizes {
-    /// Bytes of a fragment.
-    pub(crate) part: usize,
-    /// The longest message that is sent entirely in fragments.
-    pub(crate) whole: u64,
-}
-
-impl FragmentSizes {
-    /// Computes the sizes for slots with room for this many bytes.
-    pub(crate) fn new(room: usize) -> Self {
-        let part = room.min(FRAGMENT_MAX);
-        Self { part, whole: (FRAGMENTS_WITHOUT_CTS * part) as u64 }
-    }
-}
+/// The longest message that is sent with its data although no receive may have matched it. What arrives before its receive is
+/// copied twice; with longer messages asking first costs little.
+pub(crate) const DIRECT_MAX: u64 = 4 << 20;
 
 /// The most connections that share a slab.
 const SLAB_CONNECTIONS: u32 = 32;
@@ -85,22 +63,22 @@ impl Sizes {
         }
     }
 
-    /// The sizes that a job of `size` can afford on real devices that do not map peers' memory: there a long message that is copied
-    /// through a slot arrives earlier than by RTS and read. Half a round trip over TCP on one host of 8 KiB took 8 us one way and
-    /// 29 the other. The number of slots is that of [`Sizes::of_job`], and no slot is shorter, so the sizes that jobs send each
-    /// other are valid here, too.
-    fn of_sent(size: u32) -> Self {
+    /// The sizes that a job of `size` can afford on real devices that do not map peers' memory. With split receives only the
+    /// beginning of a long message fills a slot. Without, a long message that is copied through a slot arrives earlier than by RTS and
+    /// read. The number of slots is that of [`Sizes::of_job`], and no slot is shorter, so the sizes that jobs send each other are
+    /// valid here, too.
+    fn of_sent(splits: bool, size: u32) -> Self {
         let payload = match size {
-            0..=8 => 64 << 10,
-            9..=64 => 8 << 10,
+            0..=8 if !splits => 64 << 10,
+            0..=64 => 8 << 10,
             _ => return Self::of_job(size),
         };
         Self { slot_bytes: (HEAD_MAX + payload).next_multiple_of(LINE), ..Self::of_job(size) }
     }
 
     /// The sizes of a job of `size` on a device to which messages are stored or sent.
-    pub(crate) fn of_device(is_stored: bool, is_model: bool, size: u32) -> Self {
-        if is_stored || is_model { Self::of_job(size) } else { Self::of_sent(size) }
+    pub(crate) fn of_device(attr: &DeviceAttr, is_stored: bool, is_model: bool, size: u32) -> Self {
+        if is_stored || is_model { Self::of_job(size) } else { Self::of_sent(attr.split_receives, size) }
     }
 
     /// Payload bytes that a message may have in a slot, and in a record of a ring.
@@ -140,8 +118,8 @@ pub(crate) struct Nic {
     addr: SocketAddr,
     /// Messages are written to peers' memory by RDMA.
     writes: bool,
-    /// The device can send from all memory, so that long messages may be [sent without a copy](Nic::zcopy).
-    zcopy: bool,
+    /// See [`Nic::sends_direct`].
+    sends_direct: bool,
     /// The number of processes of the job.
     size: u32,
 }
@@ -174,7 +152,7 @@ impl Nic {
         let is_model = device.host().node().is_some();
         let (heard, in_order) = (is_model || attr.write_notify, attr.write_order == WriteOrder::LastByteLast);
         let writes = fast_path && heard && in_order && !attr.maps_peers;
-        let sizes = Sizes::of_device(attr.maps_peers || writes, is_model, size);
+        let sizes = Sizes::of_device(attr, attr.maps_peers || writes, is_model, size);
         let peers = size.saturating_sub(1).max(1);
         let config = NicConfig {
             sizes: sizes.queues(),
@@ -188,11 +166,12 @@ impl Nic {
             // The libraries of modelled cards cache registrations. Real devices have a region of all memory, or register for each
             // operation.
             caches: is_model,
+            split_receives: attr.split_receives && !writes,
         };
         let shared = transport::Nic::open(&device, &config, &screen)?;
         let addr = SocketAddr::new(port.address, shared.addr().port());
-        let zcopy = shared.registrations.has_all() && !attr.maps_peers && !writes && !is_model;
-        Ok(Self { device, shared, sizes, addr, writes, zcopy, size })
+        let sends_direct = shared.registrations.has_all() && shared.splits_receives() && !is_model;
+        Ok(Self { device, shared, sizes, addr, writes, sends_direct, size })
     }
 
     /// Its listening address. The address is unspecified if it listens at several.
@@ -222,24 +201,18 @@ impl Nic {
     /// Payload bytes of the longest message that carries its data.
     pub(crate) fn payload_max(&self) -> usize {
         let whole = if self.maps_peers() { self.sizes.record_payload() } else { self.sizes.slot_payload() };
-        whole.max(self.parts_max())
+        whole.max(self.direct_max())
     }
 
-    /// The longest message that is sent in fragments, in bytes; 0 if none is.
-    pub(crate) fn parts_max(&self) -> usize {
-        if self.zcopy { FragmentSizes::new(self.sizes.slot_payload()).whole as usize } else { 0 }
+    /// The longest message whose data follow its header directly into the receiver's memory, in bytes; 0 if none do.
+    pub(crate) fn direct_max(&self) -> usize {
+        if self.sends_direct { DIRECT_MAX as usize } else { 0 }
     }
 
-    /// Whether long messages are sent from the program's memory, and written into the receiver's: on devices that can send from all
-    /// memory, if a peer's memory cannot be mapped.
-    pub(crate) fn zcopy(&self) -> bool {
-        self.zcopy
-    }
-
-    /// Registers memory of the program for a peer's writes, until the registration is dropped.
-    pub(crate) fn register_for_writes(&self, bytes: (usize, usize)) -> Result<Registration> {
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        Ok(Registration::Own(Arc::new(register(self.shared.pd(), bytes, access, Arc::new(()))?)))
+    /// Whether long messages are sent from the program's memory as one message, and the receiver names memory for the data when it has
+    /// the header: on devices that can send from all memory and split receives, if a peer's memory cannot be mapped.
+    pub(crate) fn sends_direct(&self) -> bool {
+        self.sends_direct
     }
 
     /// Registers `len` bytes at an address: for the own NIC, or with `remote` for the peer to read. If they are part of `memory`,
@@ -299,17 +272,20 @@ mod tests {
         assert!(Sizes::of_job(65).queues().slab_bytes() * 1023 <= 48 << 20);
         assert!(Sizes::of_job(4096).slot_bytes > crate::p2p::wire::HEAD_MAX);
         assert!(Sizes::of_job(64).ring * 63 <= 4 << 20);
-        for size in [1, 8, 9, 64, 65, 1024, 1025] {
-            let (sent, told) = (Sizes::of_sent(size), Sizes::of_job(size));
-            assert!(
-                sent.queues().slab_bytes() * (size as usize - 1)
-                    <= (20 << 20).max(told.queues().slab_bytes() * (size as usize - 1))
-            );
+        for (splits, size) in [true, false]
+            .into_iter()
+            .flat_map(|splits| [1, 8, 9, 64, 65, 1024, 1025].map(|size| (splits, size)))
+        {
+            let (sent, told) = (Sizes::of_sent(splits, size), Sizes::of_job(size));
+            let of_job = |sizes: Sizes| sizes.queues().slab_bytes() * (size as usize - 1);
+            assert!(of_job(sent) <= (20 << 20).max(of_job(told)));
             assert!(sent.slots == told.slots && sent.slot_bytes >= told.slot_bytes);
         }
+        let payload = |(splits, size)| Sizes::of_sent(splits, size).slot_payload();
+        let short = (8 << 10) + 16;
         assert_eq!(
-            [8, 64].map(|size| Sizes::of_sent(size).slot_payload()),
-            [(64 << 10) + 16, (8 << 10) + 16]
+            [(false, 8), (false, 64), (true, 8), (true, 64)].map(payload),
+            [(64 << 10) + 16, short, short, short]
         );
     }
 

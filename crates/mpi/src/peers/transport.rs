@@ -10,8 +10,8 @@ use auth::{Key as Secret, Nonce, Proved, Seed};
 use host::{Host, SlotKey, Span};
 use pmi::profile::Traffic;
 use transport::{
-    Answer, CROSSED, ConnEvent, ConnStage, ConnectTarget, Held, Links, Outcome, Registration, Wireup, answer,
-    of_completion,
+    Answer, CROSSED, ConnEvent, ConnStage, ConnectTarget, Held, Links, Malformed, Outcome, Registration,
+    Wireup, answer, of_completion,
 };
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
@@ -46,12 +46,22 @@ pub(crate) enum Event {
     },
     /// A message has been sent, and its payload may be reused.
     Sent(SlotKey),
-    /// The rest of a message has been written to the memory that this process named in a CTS.
-    Landed {
-        /// The process that wrote it.
+    /// The beginning of a message has arrived in a slot; the rest waits for [`Transport::post_rest`], and all later messages of the
+    /// process behind it. Otherwise as [`Event::Received`].
+    Began {
+        /// The sender.
         from: u32,
-        /// The immediate value that this process put in the CTS.
-        place: u32,
+        /// The message, with the payload that has arrived.
+        what: Received,
+        /// The memory that holds it.
+        place: MessagePlace,
+    },
+    /// The rest of the message that a process has begun has arrived in the memory for it.
+    RestArrived {
+        /// The sender.
+        from: u32,
+        /// Bytes of the rest.
+        len: u32,
     },
     /// A request that reads or changes a peer's memory has completed.
     Accessed(SlotKey),
@@ -371,11 +381,6 @@ impl Transport {
         self.protocols_to(to, |protocols| protocols.eager_max() as usize)
     }
 
-    /// Bytes of a fragment of a message to a process.
-    pub(crate) fn fragment_to(&self, to: u32) -> Result<usize> {
-        self.protocols_to(to, Protocols::fragment)
-    }
-
     /// Reads the table of protocols to a process.
     #[inline]
     fn protocols_to<T>(&self, to: u32, read: impl FnOnce(&Protocols) -> T) -> Result<T> {
@@ -392,8 +397,8 @@ impl Transport {
     #[cold]
     fn protocols_before(&self, to: u32, port: usize) -> Protocols {
         let nic = &self.nics[port];
-        let (short, room, zcopy) = (ShortPath::Sent, nic.slot_payload_to(to), nic.zcopy());
-        Protocols::new(EndpointTraits { short, room, zcopy, both: false }, &self.chosen)
+        let (short, room, direct) = (ShortPath::Sent, nic.slot_payload_to(to), nic.sends_direct());
+        Protocols::new(EndpointTraits { short, room, direct, both: false }, &self.chosen)
     }
 
     /// Sets size limits of protocols, for existing and future connections.
@@ -412,17 +417,6 @@ impl Transport {
         let mut traffic = Traffic::default();
         traffic.count(proto, len as usize);
         self.past.push((to, traffic));
-    }
-
-    /// Registers memory for a process's writes, until the registration is dropped.
-    pub(crate) fn register_for_writes(
-        &mut self,
-        process: u32,
-        bytes: (usize, usize),
-    ) -> Result<Registration> {
-        let port = self.port_of(process)?;
-        self.reached[1] += 1;
-        self.nics[port].register_for_writes(bytes)
     }
 
     /// The device that reaches a process.
@@ -523,6 +517,18 @@ impl Transport {
         self.connections[number].endpoint.queue_message(message, payload, key, sent_key);
         self.pump(number);
         Ok(())
+    }
+
+    /// Names memory for the rest of the message that [`Event::Began`] has reported; [`Event::RestArrived`] reports its arrival.
+    pub(crate) fn post_rest(&mut self, place: MessagePlace, rest: Sge) {
+        let posted = self.connections[place.connection].endpoint.queue.post_rest(rest);
+        self.or_lose(place.connection, posted);
+    }
+
+    /// Gives up a process that has sent a message that no process of this version sends.
+    #[cold]
+    pub(crate) fn refuse(&mut self, from: u32) {
+        self.lose(self.indices.get(from), Malformed.into());
     }
 
     /// Reads a peer's memory; [`Event::Accessed`] with `key` reports completion.
@@ -861,10 +867,8 @@ impl Transport {
             return;
         }
         match slot {
-            Some(slot) if wc.opcode == WcOpcode::RecvWriteImm => {
-                self.events.push_back(Event::Landed { from: process, place: wc.imm.unwrap_or_default() });
-                let released = connection.endpoint.release(0, Held::Slot(slot));
-                self.or_lose(number, released);
+            Some(_) if wc.opcode == WcOpcode::RecvRest => {
+                self.events.push_back(Event::RestArrived { from: process, len: wc.byte_len });
             }
             Some(slot) => {
                 let received = connection.received(slot, wc.byte_len);
@@ -872,7 +876,10 @@ impl Transport {
                     Some(what) if what.message == Message::Leave => return self.leaves_now(at, number),
                     Some(what) => {
                         let place = MessagePlace { connection: number, held: Held::Slot(slot) };
-                        self.events.push_back(Event::Received { from: process, what, place });
+                        self.events.push_back(match wc.opcode {
+                            WcOpcode::RecvBegin => Event::Began { from: process, what, place },
+                            _ => Event::Received { from: process, what, place },
+                        });
                     }
                     None => {}
                 }

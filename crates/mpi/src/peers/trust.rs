@@ -19,7 +19,7 @@ use crate::dpm::remote_jobs::Identity;
 use crate::error::{Class, Error, Result};
 
 /// The protocol of connections between processes. Its magic changes with every change of the wire format.
-pub const PROTOCOL: Protocol = Protocol { name: "mpi", magic: *b"nmp\x0a" };
+pub const PROTOCOL: Protocol = Protocol { name: "mpi", magic: *b"nmp\x0b" };
 
 impl From<auth::NoRandom> for Error {
     fn from(error: auth::NoRandom) -> Self {

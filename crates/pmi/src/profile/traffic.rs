@@ -15,28 +15,25 @@ pub enum Proto {
     EagerInline,
     /// Copied to a registered slot, and sent from there.
     EagerCopy,
-    /// Sent in fragments from the program's memory.
-    EagerFrag,
+    /// Sent from the program's memory as one message; the receiver names the memory for the data when it has the header.
+    EagerDirect,
     /// The receiver reads the data by RDMA, and sends a FIN.
     RndvGet,
-    /// The sender writes the data by RDMA to the address in a CTS; the first fragments directly follow the RTS.
-    RndvPut,
     /// Both sides copy pieces, which they claim through a shared word.
     RndvShm,
 }
 
 impl Proto {
     /// All protocols, each at its own index.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::Own,
         Self::EagerLine,
         Self::EagerRing,
         Self::EagerWrite,
         Self::EagerInline,
         Self::EagerCopy,
-        Self::EagerFrag,
+        Self::EagerDirect,
         Self::RndvGet,
-        Self::RndvPut,
         Self::RndvShm,
     ];
 
@@ -49,9 +46,8 @@ impl Proto {
             Self::EagerWrite => "eager/write",
             Self::EagerInline => "eager/inline",
             Self::EagerCopy => "eager/copy",
-            Self::EagerFrag => "eager/frag",
+            Self::EagerDirect => "eager/direct",
             Self::RndvGet => "rndv/get",
-            Self::RndvPut => "rndv/put",
             Self::RndvShm => "rndv/shm-both",
         }
     }

@@ -32,6 +32,7 @@ pub(crate) fn open(device: &Device, (address, port): (IpAddr, u16), screen: Arc<
         backlog: 256,
         register_all: all_memory,
         caches: false,
+        split_receives: false,
     };
     Nic::open(device, &config, &screen)
 }

@@ -57,9 +57,8 @@ impl Engine {
             UnexpectedBody::Rts(rts) => rts.id == id,
             _ => false,
         };
-        let Some(body) = self.matching.remove_unexpected(to, is_it) else { return };
-        if let UnexpectedBody::Rts(rts) = body {
-            self.fragments.discard(to, rts.id);
+        if self.matching.remove_unexpected(to, is_it).is_none() {
+            return;
         }
         // A lost peer needs no reply.
         drop(self.transport.send(to, Message::CancelRsp { id }, Payload::None, None));

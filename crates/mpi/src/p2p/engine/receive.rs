@@ -182,6 +182,7 @@ impl Engine {
                 self.report_match(envelope.source, answer);
                 Started::Completed(status)
             }
+            UnexpectedBody::Kept { key, length } => self.receive_kept(receive, envelope, (key, length)),
             UnexpectedBody::Rts(rts) => {
                 let key = self.operations.insert(Operation::new(OpState::Receive(Box::new(receive))));
                 self.start_long_receive(key, envelope, rts);
@@ -324,35 +325,20 @@ impl Engine {
         match what.message {
             Message::Eager { match_key, answer } => {
                 let envelope = Envelope { source: from, match_key };
-                let (buf, range) = self.transport.payload(what, place);
-                let data = ArrivedData::Slot(buf, range.start, range.len());
-                self.host.charge_copy(range.len() as u64);
-                let answer = answer.map(MatchReport::Peer);
-                if let Some(key) = self.matching.match_arrival(&envelope) {
-                    let operation = self.operations.get_mut(key);
-                    let status = operation.and_then(|operation| operation.store(&envelope, data));
-                    status.into_iter().for_each(|status| self.complete(key, status));
-                    self.report_match(from, answer);
-                } else if let Ok(bytes) = data.to_vec() {
-                    self.add_unexpected(envelope, UnexpectedBody::Data { bytes, answer });
-                }
+                self.receive_eager(&envelope, answer.map(MatchReport::Peer), what, place);
             }
-            Message::Rts { match_key, id, at, frag_bytes, put } => {
-                let (envelope, rts) =
-                    (Envelope { source: from, match_key }, RtsInfo { id, at, frag_bytes, put });
-                if frag_bytes > 0 {
-                    self.fragments.announce(from, id, frag_bytes);
-                }
+            // Its header is shorter than the longest, so that a slot may have room for all of it.
+            Message::Direct { match_key, length } if length == what.len as u64 => {
+                self.receive_eager(&Envelope { source: from, match_key }, None, what, place);
+            }
+            Message::Direct { .. } => self.transport.refuse(from),
+            Message::Rts { match_key, id, at } => {
+                let (envelope, rts) = (Envelope { source: from, match_key }, RtsInfo { id, at });
                 match self.matching.match_arrival(&envelope) {
                     Some(key) => self.start_long_receive(key, envelope, rts),
                     None => self.add_unexpected(envelope, UnexpectedBody::Rts(rts)),
                 }
-                if what.len > 0 {
-                    self.handle_fragment(from, id, what, place);
-                }
             }
-            Message::Frag { id } => self.handle_fragment(from, id, what, place),
-            Message::Cts { id, at, place } => self.handle_cts(from, SlotKey::from_number(id), at, place),
             Message::Fin { id, ok } => {
                 let key = SlotKey::from_number(id);
                 if self.accepts_answer_of(key, from) {
@@ -372,6 +358,27 @@ impl Engine {
             Message::CollMismatch { match_key, called } => self.handle_coll_mismatch(from, match_key, called),
             // The transport handles these.
             Message::Credit | Message::Leave => {}
+        }
+    }
+
+    /// A message has arrived with all of its data.
+    fn receive_eager(
+        &mut self,
+        envelope: &Envelope,
+        answer: Option<MatchReport>,
+        what: &Received,
+        place: MessagePlace,
+    ) {
+        let (buf, range) = self.transport.payload(what, place);
+        let data = ArrivedData::Slot(buf, range.start, range.len());
+        self.host.charge_copy(range.len() as u64);
+        if let Some(key) = self.matching.match_arrival(envelope) {
+            let operation = self.operations.get_mut(key);
+            let status = operation.and_then(|operation| operation.store(envelope, data));
+            status.into_iter().for_each(|status| self.complete(key, status));
+            self.report_match(envelope.source, answer);
+        } else if let Ok(bytes) = data.to_vec() {
+            self.add_unexpected(*envelope, UnexpectedBody::Data { bytes, answer });
         }
     }
 

@@ -7,7 +7,7 @@ use super::{Engine, Started};
 use crate::error::Result;
 use crate::memory::Buffer;
 use crate::p2p::matching::Envelope;
-use crate::p2p::operation::{ArrivedData, LongReceive, LongSend, OpState, Operation, Receive, RtsInfo};
+use crate::p2p::operation::{LongReceive, LongSend, OpState, Operation, Receive, RtsInfo};
 use crate::p2p::proto::Proto;
 use crate::p2p::wire::{MatchKey, Message, RemoteMemory};
 use crate::peers::connection::Payload;
@@ -38,7 +38,7 @@ impl Engine {
             awaits_fin: true,
             long_send: Some(Box::new(long_send)),
         }));
-        let message = Message::Rts { match_key, id: key.number(), at, frag_bytes: 0, put: false };
+        let message = Message::Rts { match_key, id: key.number(), at };
         let started =
             self.start_or_remove(key, |engine| engine.transport.send(to, message, Payload::None, None))?;
         self.long_sends += 1;
@@ -64,28 +64,12 @@ impl Engine {
         let operation = self.operations.get_mut(key);
         let Some(receive) = operation.and_then(|operation| operation.receive(&envelope)) else { return };
         let (from, id) = (envelope.source, rts.id);
-        if rts.at.length.min(receive.buffer.len()) == 0 && rts.frag_bytes == 0 {
+        if rts.at.length.min(receive.buffer.len()) == 0 {
             self.send_fin(from, id);
             return self.complete(key, receive.status(&envelope, rts.at.length));
         }
-        let here = self.fragments.attach_receive(from, id, key);
         if let Err(error) = self.start_transfer(key, receive, envelope, rts) {
-            self.fragments.discard(from, id);
             self.send_failed_fin(from, id);
-            return self.complete(key, Status::failed(error));
-        }
-        let arrived = here.as_slice();
-        if !arrived.is_empty()
-            && let Some(operation) = self.operations.get_mut(key)
-        {
-            let is_there = operation.store_fragment(ArrivedData::Bytes(arrived));
-            self.fragments.reuse(here);
-            self.fragment_stored(key, is_there);
-        }
-        // A kept message may lack fragments that can no longer arrive.
-        if let Some(error) = self.transport.lost(from).cloned()
-            && let Some(Operation { state: OpState::LongReceive(_), .. }) = self.operations.get_mut(key)
-        {
             self.complete(key, Status::failed(error));
         }
     }
@@ -106,16 +90,13 @@ impl Engine {
                 (staging.addr(), Some(staging))
             }
         };
-        if rts.put {
-            return self.send_cts(key, receive, (envelope, rts), (addr, staging));
-        }
         let step = self.transport.nic_of(from)?.shared.access_max();
         let memory = if staging.is_none() { receive.buffer.memory() } else { None };
         let registration =
             self.transport.register_in(from, (addr as usize, wanted as usize), memory, false)?;
         // A process that also sends a long message takes part in an exchange, where its peer has as much to read: if both also
         // copied each other's pieces, that would only move memory between caches.
-        if self.long_sends == 0 && rts.frag_bytes == 0 && self.transport.may_share(from, wanted) {
+        if self.long_sends == 0 && self.transport.may_share(from, wanted) {
             let mut long_receive = LongReceive::new(receive, (envelope, rts), registration, (addr, staging));
             long_receive.left = wanted;
             if let Some(operation) = self.operations.get_mut(key) {
@@ -125,15 +106,15 @@ impl Engine {
             self.start_shared_copies(from);
             return Ok(());
         }
-        let (at, first) = (rts.at, u64::from(rts.frag_bytes).min(wanted));
-        let pieces = (first..wanted).step_by(step as usize).map(|begin| {
+        let at = rts.at;
+        let pieces = (0..wanted).step_by(step as usize).map(|begin| {
             let piece = RemoteMemory { addr: at.addr + begin, ..at };
             (piece, registration.sge(addr + begin, (wanted - begin).min(step) as u32))
         });
         let pieces: Vec<_> = pieces.collect();
         let in_flight = pieces.len() as u64;
         let mut long_receive = LongReceive::new(receive, (envelope, rts), registration, (addr, staging));
-        (long_receive.left, long_receive.in_flight) = (in_flight + u64::from(rts.frag_bytes > 0), in_flight);
+        (long_receive.left, long_receive.in_flight) = (in_flight, in_flight);
         if let Some(operation) = self.operations.get_mut(key) {
             operation.state = OpState::LongReceive(Box::new(long_receive));
         }
@@ -155,13 +136,6 @@ impl Engine {
             }
             Some(OpState::Send { awaits_fin: false, .. }) => self.complete(key, Status::empty()),
             Some(OpState::Send { long_send: Some(sending), .. }) => {
-                if let Some(writing) = &mut sending.writing {
-                    writing.in_flight = writing.in_flight.saturating_sub(1);
-                    if writing.in_flight == 0 {
-                        self.complete(key, Status::empty());
-                    }
-                    return;
-                }
                 if let Some(sender_copy) = &mut sending.sender_copy {
                     (sender_copy.in_flight, sender_copy.copied) =
                         (sender_copy.in_flight.saturating_sub(1), sender_copy.copied + 1);
@@ -182,8 +156,6 @@ impl Engine {
         if let Some(copying) = &long_receive.copying {
             self.transport.end_share(from, &copying.share);
         }
-        let written =
-            rts.put && rts.bytes_after_fragments(rts.at.length.min(long_receive.receive.buffer.len())) > 0;
         let mut status = long_receive.receive.status(&long_receive.envelope, rts.at.length);
         if let Some(staging) = &long_receive.staging {
             self.host.charge_copy(staging.len() as u64);
@@ -191,10 +163,7 @@ impl Engine {
                 status = Status::failed(error.into());
             }
         }
-        // A sender that wrote or sent all data needs no FIN.
-        if !written && u64::from(rts.frag_bytes) < rts.at.length {
-            self.send_fin(from, rts.id);
-        }
+        self.send_fin(from, rts.id);
         self.complete(key, status);
         self.start_shared_copies(from);
     }

@@ -1,13 +1,15 @@
 //! [`Engine`]: all point-to-point state of a process, and the steps that every protocol takes on it: how operations start, are
 //! counted, and complete.
 
+use std::collections::BTreeMap;
+
 use host::{Host, SlotKey};
 use pmi::profile::Traffic;
 
 use crate::coll::check::CallHistory;
 use crate::error::{Error, Result};
 use crate::p2p::bsend_space::BsendSpaces;
-use crate::p2p::fragments::Fragments;
+use crate::p2p::kept::{KeptMessages, RestSink};
 use crate::p2p::matching::{MatchCriteria, Matching};
 use crate::p2p::operation::{OpState, Operation, Table, UnexpectedBody};
 use crate::p2p::over_portals::{self, Portals, PortalsStarted};
@@ -53,8 +55,10 @@ pub(crate) struct Engine {
     pub(super) host: Host,
     pub(super) rank: u32,
     pub(super) matching: Matching<SlotKey, UnexpectedBody>,
-    /// Fragments of long messages that have arrived, or are expected.
-    pub(super) fragments: Fragments,
+    /// Long messages that arrived before their receives.
+    pub(super) kept: KeptMessages,
+    /// Where the rest goes of the message that a process has begun to send, and how many bytes it has.
+    pub(super) rest_sinks: BTreeMap<u32, (RestSink, u64)>,
     pub(super) operations: Table<Operation>,
     pub(super) tasks: Vec<(SlotKey, Box<dyn Task>)>,
     /// A task may be able to continue.
@@ -98,7 +102,8 @@ impl Engine {
             host: host.clone(),
             rank,
             matching: Matching::default(),
-            fragments: Fragments::default(),
+            kept: KeptMessages::default(),
+            rest_sinks: BTreeMap::new(),
             operations: Table::default(),
             tasks: Vec::new(),
             tasks_ready: false,
