@@ -27,7 +27,7 @@ fn append_segment(stream: &mut Vec<u8>, (msn, mo, last): (u32, usize, bool), pay
     stream.resize(begin + padded + 4, 0);
 }
 
-/// A message in segments of these sizes.
+/// Appends a message that is cut into segments of these sizes.
 fn append_message(stream: &mut Vec<u8>, msn: u32, data: &[u8], sizes: &[usize]) {
     let mut mo = 0;
     for (number, size) in sizes.iter().enumerate() {
@@ -57,7 +57,7 @@ fn next(cq: &Cq, host: &Host) -> Wc {
     wc
 }
 
-/// Receives messages of these lengths, each with memory of `spare` bytes more than its rest, and compares them with the data.
+/// Receives messages of these lengths, with `spare` bytes of memory behind each rest, and compares them with the data.
 fn receive_all(addr: SocketAddr, data: &[u8], lens: &[usize], spare: usize) {
     let host = host::real::host();
     let device = open(&host, &IwarpConfig::default()).expect("an iWARP device");
@@ -89,7 +89,7 @@ fn data() -> Vec<u8> {
 }
 
 /// Goal: segments of expected and unexpected sizes, and the messages behind them, arrive whole. Method: messages in equal, growing,
-/// shrinking and random segments, and without payload in some, all sent at once, so that one call may read several; with memory of
+/// shrinking and random segments, and without payload in some, sent together, so that one call may read several; with memory of
 /// the message's size and with more.
 #[test]
 fn segments_of_any_size_are_placed() {
