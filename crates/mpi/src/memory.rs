@@ -297,6 +297,15 @@ impl Piece {
         buf.write(at, unsafe { std::slice::from_raw_parts(pointer(self.address), self.len) })
     }
 
+    /// As [`Piece::load_to`], by stores that bypass the caches.
+    pub(crate) fn load_past_caches(self, buf: &Buf, at: usize) -> verbs::Result<()> {
+        if self.len == 0 {
+            return Ok(());
+        }
+        // SAFETY: as in `load_to`. Test: as above.
+        buf.write_nontemporal(at, unsafe { std::slice::from_raw_parts(pointer(self.address), self.len) })
+    }
+
     /// Copies `len` bytes at an offset in a NIC's memory into it, as many as fit.
     #[inline]
     pub(crate) fn store_from(self, buf: &Buf, at: usize, len: usize) -> verbs::Result<()> {
@@ -328,6 +337,10 @@ impl transport::Payload for Piece {
     #[inline]
     fn copy_to(&self, memory: &Buf, at: usize) -> verbs::Result<()> {
         self.load_to(memory, at)
+    }
+
+    fn copy_past_caches(&self, memory: &Buf, at: usize) -> verbs::Result<()> {
+        self.load_past_caches(memory, at)
     }
 }
 

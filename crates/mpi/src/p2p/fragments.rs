@@ -45,7 +45,7 @@ impl KeptBytes {
 /// The largest number and length of buffers that are kept for later unexpected messages. Without them each message of 64 KiB that
 /// arrives before its receive makes the C library map, or return, memory, whose pages then fault again.
 const SPARES_MAX: usize = 4;
-const SPARE_BYTES: usize = 128 << 10;
+const SPARE_BYTES: usize = 256 << 10;
 
 /// The fragments of one message.
 #[derive(Debug)]
@@ -191,8 +191,8 @@ mod tests {
             "the same memory, without the earlier bytes"
         );
         assert_eq!(
-            receive(&mut parts, 3, u32::MAX, &vec![7; room + 1]).1,
-            4 * (room + 1),
+            receive(&mut parts, 3, u32::MAX, &vec![7; 2 * room + 1]).1,
+            4 * (2 * room + 1),
             "not as much as announced"
         );
         assert!(parts.spares.is_empty(), "it is too long to be kept");

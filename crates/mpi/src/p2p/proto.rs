@@ -8,6 +8,8 @@
 pub use pmi::profile::Proto;
 use verbs::{Access, DeviceAttr};
 
+use std::ops::RangeInclusive;
+
 use crate::p2p::shm_copy::SHARED_MIN;
 use crate::p2p::wire::{HEAD, LINE_MAX};
 use crate::peers::nic::{COPIED_MAX, FragmentSizes, INLINE, Sizes};
@@ -52,10 +54,19 @@ impl Conditions {
     /// The caller waits for the send, and so makes progress meanwhile.
     const BLOCKING: Self = Self(4);
 
+    /// Plain stores to the receiver's memory cost less than others ([`transport::StoreMeter`]).
+    const NEAR: Self = Self(8);
+
     /// The conditions of a send.
     #[inline]
     pub(crate) fn new(in_place: bool, is_local: bool, is_blocking: bool) -> Self {
         Self(u8::from(in_place) | u8::from(is_local) << 1 | u8::from(is_blocking) << 2)
+    }
+
+    /// These, with or without [`Conditions::NEAR`].
+    #[inline]
+    pub(crate) fn with_near(self, is_near: bool) -> Self {
+        Self(self.0 | if is_near { Self::NEAR.0 } else { 0 })
     }
 
     const fn and(self, other: Self) -> Self {
@@ -97,13 +108,13 @@ pub(crate) struct EndpointTraits {
 pub(crate) struct ProtocolLimits {
     /// The longest message that may be sent eagerly.
     pub(crate) eager_max: u64,
-    /// The shortest message that both sides copy.
-    pub(crate) both_sides_copy_min: u64,
+    /// The shortest message that both sides copy; if `None`, [`SHARED_MIN`], or more where the ring is faster.
+    pub(crate) both_sides_copy_min: Option<u64>,
 }
 
 impl Default for ProtocolLimits {
     fn default() -> Self {
-        Self { eager_max: u64::MAX, both_sides_copy_min: SHARED_MIN }
+        Self { eager_max: u64::MAX, both_sides_copy_min: None }
     }
 }
 
@@ -117,7 +128,27 @@ struct ProtocolRow {
 }
 
 /// The largest number of protocols of an endpoint.
-const PROTOCOLS_MAX: usize = 5;
+const PROTOCOLS_MAX: usize = 7;
+
+/// The lengths of messages that are stored in fragments only while plain stores are cheap. Others take two copies by the kernel then,
+/// one at each side. On a Zen 3, 64 KiB took 3.3 us in fragments and 4.3 by the kernel while processors shared a cache, else 7.8 and
+/// 6.6. A send that does not block may find no room for as long as this process does not call MPI, so only shorter ones are.
+pub(crate) const STORED_IF_NEAR: RangeInclusive<u64> = SHARED_MIN..=STORED_MAX_BLOCKING;
+const STORED_MAX: u64 = 128 << 10;
+const STORED_MAX_BLOCKING: u64 = 256 << 10;
+/// The shortest and the longest fragment that is stored: long enough that its header costs little, and so short that the receiver
+/// has not long to wait for the first.
+const STORED_FRAGMENT: RangeInclusive<usize> = 8 << 10..=16 << 10;
+
+/// Bytes of a fragment of a message of `len` bytes that is stored.
+pub(crate) fn stored_fragment(len: usize) -> usize {
+    len.div_ceil(4).next_multiple_of(64).clamp(*STORED_FRAGMENT.start(), *STORED_FRAGMENT.end())
+}
+
+/// The longest message that is stored in fragments, where a record has room for this many bytes of payload; 0 if none is.
+pub(crate) fn longest_stored(room: usize) -> u64 {
+    if room < *STORED_FRAGMENT.start() { 0 } else { STORED_MAX_BLOCKING }
+}
 
 /// The protocols of an endpoint, by size.
 #[derive(Clone, Debug)]
@@ -144,18 +175,27 @@ impl Protocols {
             ShortPath::Stored => {
                 let line = first(Proto::EagerLine, LINE_MAX);
                 let shared = if both { row(Proto::RndvShm, u64::MAX, Conditions::NONE) } else { get };
-                let read =
-                    row(Proto::RndvGet, chosen.both_sides_copy_min.saturating_sub(1), Conditions::NONE);
-                [line, all(Proto::EagerRing), read, shared, get]
+                let read_max = chosen.both_sides_copy_min.unwrap_or(SHARED_MIN).saturating_sub(1);
+                let read = row(Proto::RndvGet, read_max, Conditions::NONE);
+                let most =
+                    longest_stored(room).min(chosen.both_sides_copy_min.map_or(u64::MAX, |min| min - 1));
+                let stored = |max: u64, needs| {
+                    let max = max.min(most).min(chosen.eager_max).max(eager_max);
+                    row(Proto::EagerFrag, max, Conditions::IN_PLACE.and(Conditions::LOCAL).and(needs))
+                };
+                let far = stored(SHARED_MIN - 1, Conditions::NONE);
+                let near = stored(STORED_MAX, Conditions::NEAR);
+                let blocking = stored(STORED_MAX_BLOCKING, Conditions::NEAR.and(Conditions::BLOCKING));
+                [line, all(Proto::EagerRing), far, near, blocking, read, shared]
             }
-            ShortPath::Written => [all(Proto::EagerWrite), get, get, get, get],
+            ShortPath::Written => [all(Proto::EagerWrite), get, get, get, get, get, get],
             ShortPath::Sent => {
                 let inline = first(Proto::EagerInline, INLINE - HEAD);
                 let in_place = Conditions::IN_PLACE;
                 let (frag, put) = (in_place.and(Conditions::LOCAL), in_place.and(Conditions::BLOCKING));
                 let zcopy = |proto, max, needs| if zcopy { row(proto, max, needs) } else { get };
                 let frag = zcopy(Proto::EagerFrag, whole.min(chosen.eager_max), frag);
-                [inline, all(Proto::EagerCopy), frag, zcopy(Proto::RndvPut, u64::MAX, put), get]
+                [inline, all(Proto::EagerCopy), frag, zcopy(Proto::RndvPut, u64::MAX, put), get, get, get]
             }
         };
         Self { rows, eager_max, fragment: part }
@@ -209,7 +249,7 @@ pub struct Protocol {
 /// The protocols, by size, of a blocking standard send (`MPI_Send`) of contiguous data over a device to another process, in a job
 /// of `ranks` processes. Modelled cards have shorter slots than real devices.
 pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol> {
-    let sizes = Sizes::of_device(attr.maps_peers, is_model, ranks);
+    let sizes = Sizes::of_device(attr.maps_peers, false, is_model, ranks);
     let traits = EndpointTraits {
         short: if attr.maps_peers { ShortPath::Stored } else { ShortPath::Sent },
         room: if attr.maps_peers { sizes.record_payload() } else { sizes.slot_payload() },
@@ -218,7 +258,7 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol>
         both: attr.implicit_mr.is_some_and(|access| access.contains(Access::ALL)),
     };
     let table = Protocols::new(traits, &ProtocolLimits::default());
-    let size_ranges = table.size_ranges(Conditions::new(true, true, true));
+    let size_ranges = table.size_ranges(Conditions::new(true, true, true).with_near(true));
     let of = |(from, proto)| Protocol { from, proto, why: why(proto, attr, (sizes, ranks), table.fragment) };
     size_ranges.into_iter().map(of).collect()
 }
@@ -243,6 +283,15 @@ fn why(proto: Proto, attr: &DeviceAttr, (sizes, ranks): (Sizes, u32), fragment: 
         Proto::EagerCopy => {
             format!("with its header the message has more than the {INLINE} B that can be sent inline: copied into a slot, and out of one")
         }
+        Proto::EagerFrag if attr.maps_peers => format!(
+            "fragments of {} to {} KiB are stored in the ring, and the receiver copies one out of it while the next one is stored. Where \
+             plain stores to the receiver's memory cost more than stores that bypass the caches, as measured while messages are sent, \
+             only messages of less than {} KiB are; of sends that do not block, up to {} KiB",
+            STORED_FRAGMENT.start() >> 10,
+            STORED_FRAGMENT.end() >> 10,
+            SHARED_MIN >> 10,
+            STORED_MAX >> 10
+        ),
         Proto::EagerFrag => format!(
             "fragments of {fragment} B are sent from the program's memory, and the receiver copies one out of its slot while the next one is \
              in flight"
@@ -306,11 +355,43 @@ mod tests {
     fn mapped_devices_store_short_messages_and_copy_long_ones_at_both_sides() {
         let attr = fabric::attr("model:mt23108-vapi").expect("a card");
         let mapped = DeviceAttr { maps_peers: true, implicit_mr: None, ..attr.clone() };
-        let short = [(0, "eager/line"), (17, "eager/ring"), ((16 << 10) + 1, "rndv/get")];
-        assert_eq!(first_sizes(&mapped, 4, false), short);
+        let short = [(0, "eager/line"), (17, "eager/ring"), ((16 << 10) + 1, "eager/frag")];
+        let then = |last| [&short[..], &[((256 << 10) + 1, last)]].concat();
+        assert_eq!(first_sizes(&mapped, 4, false), then("rndv/get"));
         let reached = DeviceAttr { implicit_mr: Some(Access::ALL), ..mapped };
-        let both = [&short[..], &[(SHARED_MIN, "rndv/shm-both")]].concat();
-        assert_eq!(first_sizes(&reached, 4, false), both);
+        assert_eq!(first_sizes(&reached, 4, false), then("rndv/shm-both"));
+        let large =
+            [(0, "eager/line"), (17, "eager/ring"), (1945, "rndv/get"), (SHARED_MIN, "rndv/shm-both")];
+        assert_eq!(first_sizes(&reached, 65, false), large, "records are too short for fragments");
+    }
+
+    /// Which messages are stored in fragments depends on the cost of plain stores, on the call, and on the program's limits.
+    #[test]
+    fn long_messages_are_stored_while_that_is_cheap() {
+        let traits = EndpointTraits { short: ShortPath::Stored, room: 16 << 10, zcopy: false, both: true };
+        let table = Protocols::new(traits, &ProtocolLimits::default());
+        let of = |len: u64, is_near, is_blocking| {
+            table.select(len, Conditions::new(true, true, is_blocking).with_near(is_near))
+        };
+        for is_blocking in [false, true] {
+            assert_eq!(of(SHARED_MIN - 1, false, is_blocking), Proto::EagerFrag);
+            assert_eq!(of(SHARED_MIN, false, is_blocking), Proto::RndvShm);
+            assert_eq!(of(128 << 10, true, is_blocking), Proto::EagerFrag);
+            assert_eq!(of((256 << 10) + 1, true, is_blocking), Proto::RndvShm);
+        }
+        assert_eq!(
+            [false, true].map(|blocks| of(256 << 10, true, blocks)),
+            [Proto::RndvShm, Proto::EagerFrag]
+        );
+        let synchronous = Conditions::new(true, false, true).with_near(true);
+        assert_eq!(table.select(20 << 10, synchronous), Proto::RndvGet);
+        let chosen = ProtocolLimits { both_sides_copy_min: Some(100 << 10), ..ProtocolLimits::default() };
+        let ranges = |chosen| {
+            Protocols::new(traits, chosen).size_ranges(Conditions::new(true, true, true).with_near(true))
+        };
+        assert_eq!(ranges(&chosen)[2..], [((16 << 10) + 1, Proto::EagerFrag), (100 << 10, Proto::RndvShm)]);
+        let chosen = ProtocolLimits { eager_max: 1000, ..ProtocolLimits::default() };
+        assert_eq!(ranges(&chosen)[2..], [(1001, Proto::RndvGet), (SHARED_MIN, Proto::RndvShm)]);
     }
 
     /// A send that lacks the conditions of a protocol uses another protocol.

@@ -168,6 +168,12 @@ pub(crate) fn is_eager(first: u64) -> bool {
     u64::from_le(first) as u8 == EAGER
 }
 
+/// Whether a first word belongs to the announcement of a long message.
+#[inline]
+pub(crate) fn is_rts(first: u64) -> bool {
+    u64::from_le(first) as u8 == RTS
+}
+
 /// Decodes the words of [`eager_words`]; `None` if they are not valid.
 #[inline]
 pub(crate) fn parse_eager([first, context]: [u64; 2]) -> Option<(MatchKey, usize)> {

@@ -17,7 +17,7 @@ use crate::p2p::matching::TagCriteria;
 use crate::p2p::proto::{EndpointTraits, Proto, ProtocolLimits, Protocols, ShortPath};
 use crate::p2p::shm_copy::{ClaimWords, Copying, SharedMessage};
 use crate::p2p::wire::{
-    HEAD, LINE_MAX, LINE_PAYLOAD, MatchKey, Message, is_eager, line_message, parse_eager, parse_line,
+    HEAD, LINE_MAX, LINE_PAYLOAD, MatchKey, Message, is_eager, is_rts, line_message, parse_eager, parse_line,
 };
 use crate::peers::nic::{INLINE, Nic};
 
@@ -77,6 +77,14 @@ impl transport::Payload for Payload<'_> {
             Self::Zcopy { bytes, .. } => bytes.load_to(memory, at),
         }
     }
+
+    fn copy_past_caches(&self, memory: &Buf, at: usize) -> verbs::Result<()> {
+        match self {
+            Self::User(buffer) => buffer.load_for_peer(memory, at, true),
+            Self::Zcopy { bytes, .. } => bytes.load_past_caches(memory, at),
+            Self::None | Self::Own(_) => self.copy_to(memory, at),
+        }
+    }
 }
 
 /// MPI as a user of endpoints.
@@ -124,6 +132,8 @@ pub(crate) enum Next {
     Nothing,
     /// It remains the next message until [`Connection::pass`].
     Short(Short),
+    /// The announcement of a long message, for [`Connection::stored`].
+    Announced,
     /// A message for [`Connection::stored`].
     Other,
 }
@@ -490,7 +500,7 @@ impl Connection {
         }
         let Some(found) = found else { return Ok(Next::Nothing) };
         if !is_eager(found.first) {
-            return Ok(Next::Other);
+            return Ok(if is_rts(found.first) { Next::Announced } else { Next::Other });
         }
         let (match_key, whole) = parse_eager(inbox.words(&found)).ok_or(Malformed)?;
         let (at, len) = (found.at + HEAD, whole - HEAD);

@@ -8,6 +8,7 @@ use verbs::{Access, AtomicCap, Buf, Device, Mr, Screen, WriteOrder};
 
 use crate::error::{Class, Error, Result};
 use crate::memory::{register, register_all_memory};
+use crate::p2p::proto::longest_stored;
 use crate::p2p::wire::HEAD_MAX;
 
 /// A device by which this process reaches peers.
@@ -98,9 +99,20 @@ impl Sizes {
         Self { slot_bytes: (HEAD_MAX + payload).next_multiple_of(LINE), ..Self::of_job(size) }
     }
 
-    /// The sizes of a job of `size` on a device to which messages are stored or sent.
-    pub(crate) fn of_device(is_stored: bool, is_model: bool, size: u32) -> Self {
-        if is_stored || is_model { Self::of_job(size) } else { Self::of_sent(size) }
+    /// The sizes of a job of `size` on a device that maps peers' memory. A longer ring holds several long messages, whose lines have
+    /// left the reader's caches before the next ones are stored there. The offer of a ring has its length, so jobs may differ.
+    fn of_mapped(size: u32) -> Self {
+        let sizes = Self::of_job(size);
+        if size <= 8 { Self { ring: 512 << 10, ..sizes } } else { sizes }
+    }
+
+    /// The sizes of a job of `size` on a device that maps peers' memory, to which messages are `written`, or sent.
+    pub(crate) fn of_device(is_mapped: bool, is_written: bool, is_model: bool, size: u32) -> Self {
+        match (is_mapped, is_written || is_model) {
+            (true, _) => Self::of_mapped(size),
+            (false, true) => Self::of_job(size),
+            (false, false) => Self::of_sent(size),
+        }
     }
 
     /// Payload bytes that a message may have in a slot, and in a record of a ring.
@@ -174,7 +186,7 @@ impl Nic {
         let is_model = device.host().node().is_some();
         let (heard, in_order) = (is_model || attr.write_notify, attr.write_order == WriteOrder::LastByteLast);
         let writes = fast_path && heard && in_order && !attr.maps_peers;
-        let sizes = Sizes::of_device(attr.maps_peers || writes, is_model, size);
+        let sizes = Sizes::of_device(attr.maps_peers, writes, is_model, size);
         let peers = size.saturating_sub(1).max(1);
         let config = NicConfig {
             sizes: sizes.queues(),
@@ -227,6 +239,9 @@ impl Nic {
 
     /// The longest message that is sent in fragments, in bytes; 0 if none is.
     pub(crate) fn parts_max(&self) -> usize {
+        if self.maps_peers() {
+            return longest_stored(self.sizes.record_payload()) as usize;
+        }
         if self.zcopy { FragmentSizes::new(self.sizes.slot_payload()).whole as usize } else { 0 }
     }
 
@@ -298,7 +313,9 @@ mod tests {
         assert!(small.queues().slab_bytes() * 63 <= 20 << 20);
         assert!(Sizes::of_job(65).queues().slab_bytes() * 1023 <= 48 << 20);
         assert!(Sizes::of_job(4096).slot_bytes > crate::p2p::wire::HEAD_MAX);
-        assert!(Sizes::of_job(64).ring * 63 <= 4 << 20);
+        assert!(
+            [2, 8, 9, 64].iter().all(|size| Sizes::of_mapped(*size).ring * (*size as usize - 1) <= 4 << 20)
+        );
         for size in [1, 8, 9, 64, 65, 1024, 1025] {
             let (sent, told) = (Sizes::of_sent(size), Sizes::of_job(size));
             assert!(

@@ -20,7 +20,9 @@ use crate::dpm::remote_jobs::{Identity, RemoteJobs};
 use crate::error::{Class, Error, Result};
 use crate::memory::Piece;
 use crate::p2p::matching::TagCriteria;
-use crate::p2p::proto::{Conditions, EndpointTraits, Proto, ProtocolLimits, Protocols, ShortPath};
+use crate::p2p::proto::{
+    Conditions, EndpointTraits, Proto, ProtocolLimits, Protocols, STORED_IF_NEAR, ShortPath,
+};
 use crate::p2p::shm_copy::{Copying, SharedMessage};
 use crate::p2p::wire::{LEFT, MatchKey, Message, RemoteMemory, STRANGER};
 use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
@@ -362,8 +364,15 @@ impl Transport {
     /// # Errors
     /// No device reaches the process.
     #[inline]
-    pub(crate) fn protocol(&self, to: u32, len: u64, has: Conditions) -> Result<Proto> {
-        self.protocols_to(to, |protocols| protocols.select(len, has))
+    pub(crate) fn protocol(&mut self, to: u32, len: u64, has: Conditions) -> Result<Proto> {
+        let is_near = STORED_IF_NEAR.contains(&len)
+            && self.open_to(to).is_some_and(|connection| connection.endpoint.is_near());
+        self.protocols_to(to, |protocols| protocols.select(len, has.with_near(is_near)))
+    }
+
+    /// Whether messages to a process are stored in memory that this one maps.
+    pub(crate) fn is_mapped(&mut self, to: u32) -> bool {
+        self.open_to(to).is_some_and(|connection| connection.endpoint.outboxes[0].is_some())
     }
 
     /// The most payload bytes of an eager message to a process.

@@ -42,7 +42,7 @@ impl Process {
         let sizes = first.unwrap_or_else(|| Sizes::of_job(self.bootstrap().size()));
         Limits {
             eager_max: chosen.eager_max.min(self.eager_limit_max()),
-            both_sides_copy_min: chosen.both_sides_copy_min,
+            both_sides_copy_min: chosen.both_sides_copy_min.unwrap_or(SHARED_MIN),
             cache_line_message_max: LINE_MAX as u64,
             inline_message_max: (INLINE - HEAD) as u64,
             slot_bytes: sizes.slot_bytes as u64,
@@ -91,7 +91,7 @@ impl Process {
         self.core().with(|engine| {
             engine
                 .transport
-                .choose(ProtocolLimits { both_sides_copy_min: bytes, ..engine.transport.chosen() })
+                .choose(ProtocolLimits { both_sides_copy_min: Some(bytes), ..engine.transport.chosen() })
         });
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Messages in fragments, sent from the program's memory without a CTS.
 
+use std::borrow::Cow;
+
 use host::Step;
 use verbs::Sge;
 
@@ -7,6 +9,7 @@ use super::{Engine, Started};
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
 use crate::p2p::operation::{ArrivedData, LongSend, OpState, Operation};
+use crate::p2p::proto::stored_fragment;
 use crate::p2p::wire::{MatchKey, Message, RemoteMemory};
 use crate::peers::connection::{Payload, Received};
 use crate::peers::transport::MessagePlace;
@@ -61,6 +64,44 @@ impl Engine {
             (message, left) = (Message::Frag { id }, others);
         }
         Ok(())
+    }
+
+    /// Stores data in fragments in the ring of the receiver, which copies one while this process stores the next. Fragments without
+    /// room wait.
+    pub(super) fn store_fragments(
+        &mut self,
+        to: u32,
+        match_key: MatchKey,
+        buffer: &Buffer,
+    ) -> Result<Started> {
+        self.host.charge_step(Step::Request, 1);
+        let all = buffer.piece().unwrap_or(Piece::empty());
+        let fragment = self.transport.fragment_to(to)?.min(stored_fragment(all.len()));
+        let key =
+            self.operations.insert(Operation::new(OpState::Send { to, awaits_fin: false, long_send: None }));
+        let (id, length) = (key.number(), all.len() as u64);
+        let at = RemoteMemory { addr: 0, rkey: 0, length };
+        let mut message = Message::Rts { match_key, id, at, frag_bytes: length as u32, put: false };
+        let (mut left, mut waits) = (all, false);
+        let started = self.start_or_remove(key, |engine| {
+            while left.len() > 0 {
+                let [part, rest] = left.split(fragment);
+                if waits || !engine.transport.send_now(to, &message, &part)? {
+                    waits = true;
+                    let is_last = rest.len() == 0;
+                    // The program's memory stays as it is until the last fragment has left.
+                    let part = Payload::User(Cow::Owned(part.buffer()));
+                    engine.transport.send(to, message, part, is_last.then_some(key))?;
+                }
+                (message, left) = (Message::Frag { id }, rest);
+            }
+            Ok(())
+        })?;
+        if waits {
+            return Ok(started);
+        }
+        self.operations.remove(key);
+        Ok(Started::Completed(Status::empty()))
     }
 
     /// A fragment of a message has arrived.

@@ -167,7 +167,8 @@ impl Engine {
                     self.receive_short(number, &short);
                 }
                 Next::Other if self.receive_next_message(number) => {}
-                Next::Other => return StoredReceive::MustPost,
+                // A posted receive gets the data directly; they would be kept for one that is posted later.
+                Next::Other | Next::Announced => return StoredReceive::MustPost,
                 Next::Nothing => return StoredReceive::NotYet { connection: Some(number) },
             }
         }
@@ -289,8 +290,8 @@ impl Engine {
         for _ in 0..STORED_MAX {
             match self.transport.next(number) {
                 Next::Short(short) => self.receive_short(number, &short),
-                Next::Other if self.receive_next_message(number) => {}
-                Next::Other | Next::Nothing => return,
+                Next::Other | Next::Announced if self.receive_next_message(number) => {}
+                Next::Other | Next::Announced | Next::Nothing => return,
             }
         }
     }

@@ -128,6 +128,7 @@ impl Engine {
         let in_place = copy.is_none() && !buffer.is_noncontiguous();
         let has = Conditions::new(in_place, !awaits_fin, blocks);
         match self.transport.protocol(to, buffer.len(), has)? {
+            Proto::EagerFrag if self.transport.is_mapped(to) => self.store_fragments(to, match_key, &buffer),
             Proto::EagerFrag => self.send_fragments(to, match_key, &buffer),
             Proto::RndvPut => self.send_rndv_put(to, match_key, &buffer),
             // The receiver chooses between the two.
