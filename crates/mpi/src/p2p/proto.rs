@@ -361,7 +361,7 @@ mod tests {
         let reached = DeviceAttr { implicit_mr: Some(Access::ALL), ..mapped };
         assert_eq!(first_sizes(&reached, 4, false), then("rndv/shm-both"));
         let large =
-            [(0, "eager/line"), (17, "eager/ring"), (1945, "rndv/get"), (SHARED_MIN, "rndv/shm-both")];
+            [(0, "eager/line"), (17, "eager/ring"), (2001, "rndv/get"), (SHARED_MIN, "rndv/shm-both")];
         assert_eq!(first_sizes(&reached, 65, false), large, "records are too short for fragments");
     }
 
