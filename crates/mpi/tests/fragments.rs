@@ -100,7 +100,7 @@ fn sends_that_wait_for_room_fail_with_their_peer() {
     let world = process.world();
     send(world, vec![1], with(1, 1));
     let mut sent = vec![vec![7; EACH]; WINDOW];
-    // The peer may be lost before the last of them starts.
+    // The peer may be lost before the last send starts.
     let begun = sent.iter_mut().map(|bytes| world.isend(Mode::Standard, &buffer(bytes), with(1, 2)));
     let ends: Vec<Class> =
         begun.map(|begun| begun.map_or_else(|error| error.class, |mut send| send.wait().class())).collect();

@@ -167,7 +167,7 @@ impl Engine {
                     self.receive_short(number, &short);
                 }
                 Next::Other if self.receive_next_message(number) => {}
-                // A posted receive gets the data directly; they would be kept for one that is posted later.
+                // A posted receive gets the data directly. Without one they would be kept.
                 Next::Other | Next::Announced => return StoredReceive::MustPost,
                 Next::Nothing => return StoredReceive::NotYet { connection: Some(number) },
             }
