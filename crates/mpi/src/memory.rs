@@ -302,8 +302,7 @@ impl Piece {
         if self.len == 0 {
             return Ok(());
         }
-        // SAFETY: as in `load_to`. Test: as above.
-        buf.write_nontemporal(at, unsafe { std::slice::from_raw_parts(pointer(self.address), self.len) })
+        self.buffer().load_for_peer(buf, at, true)
     }
 
     /// Copies `len` bytes at an offset in a NIC's memory into it, as many as fit.
