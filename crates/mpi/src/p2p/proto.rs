@@ -12,7 +12,9 @@ use std::ops::RangeInclusive;
 
 use crate::p2p::shm_copy::SHARED_MIN;
 use crate::p2p::wire::{HEAD, LINE_MAX};
-use crate::peers::nic::{COPIED_MAX, FragmentSizes, INLINE, Sizes};
+use crate::peers::nic::{
+    COPIED_MAX, FragmentSizes, INLINE, STORED_FRAGMENT, STORED_MAX_BLOCKING, Sizes, longest_stored,
+};
 
 /// The cost of a protocol for a message, apart from time per byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,19 +137,10 @@ const PROTOCOLS_MAX: usize = 7;
 /// 6.6. A send that does not block may find no room for as long as this process does not call MPI, so only shorter ones are.
 pub(crate) const STORED_IF_NEAR: RangeInclusive<u64> = SHARED_MIN..=STORED_MAX_BLOCKING;
 const STORED_MAX: u64 = 128 << 10;
-const STORED_MAX_BLOCKING: u64 = 256 << 10;
-/// The shortest and the longest fragment that is stored: long enough that its header costs little, and so short that the receiver
-/// has not long to wait for the first.
-const STORED_FRAGMENT: RangeInclusive<usize> = 8 << 10..=16 << 10;
 
 /// Bytes of a fragment of a message of `len` bytes that is stored.
 pub(crate) fn stored_fragment(len: usize) -> usize {
     len.div_ceil(4).next_multiple_of(64).clamp(*STORED_FRAGMENT.start(), *STORED_FRAGMENT.end())
-}
-
-/// The longest message that is stored in fragments, where a record has room for this many bytes of payload; 0 if none is.
-pub(crate) fn longest_stored(room: usize) -> u64 {
-    if room < *STORED_FRAGMENT.start() { 0 } else { STORED_MAX_BLOCKING }
 }
 
 /// The protocols of an endpoint, by size.

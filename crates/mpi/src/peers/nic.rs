@@ -1,6 +1,7 @@
 //! [`Nic`]: one device and the resources that its connections share: queues, a listener, and message memory in slabs.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use transport::{NicConfig, QueueSizes, Registration, WriteRing};
@@ -8,7 +9,6 @@ use verbs::{Access, AtomicCap, Buf, Device, Mr, Screen, WriteOrder};
 
 use crate::error::{Class, Error, Result};
 use crate::memory::{register, register_all_memory};
-use crate::p2p::proto::longest_stored;
 use crate::p2p::wire::HEAD_MAX;
 
 /// A device by which this process reaches peers.
@@ -53,6 +53,17 @@ const FRAGMENT_MAX: usize = 32 << 10;
 /// Fragments of the longest message that is sent without a CTS. Copying this many takes as long as agreeing on a destination for
 /// RDMA.
 pub(crate) const FRAGMENTS_WITHOUT_CTS: usize = 4;
+
+/// The shortest and the longest fragment that is stored: long enough that its header costs little, and so short that the receiver
+/// has not long to wait for the first.
+pub(crate) const STORED_FRAGMENT: RangeInclusive<usize> = 8 << 10..=16 << 10;
+/// The longest message that is stored in fragments.
+pub(crate) const STORED_MAX_BLOCKING: u64 = 256 << 10;
+
+/// The longest message that is stored in fragments, where a record has room for this many bytes of payload; 0 if none is.
+pub(crate) fn longest_stored(room: usize) -> u64 {
+    if room < *STORED_FRAGMENT.start() { 0 } else { STORED_MAX_BLOCKING }
+}
 
 /// How long messages are fragmented where they are sent without a copy.
 #[derive(Clone, Copy, Debug)]
