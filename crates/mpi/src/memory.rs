@@ -149,6 +149,12 @@ impl Piece {
         (self.address as u64, self.len as u64)
     }
 
+    /// Splits it after `at` bytes.
+    pub(crate) fn split(self, at: usize) -> [Self; 2] {
+        let at = at.min(self.len);
+        [Self { len: at, ..self }, Self { address: self.address + at, len: self.len - at }]
+    }
+
     /// An empty piece, for calls without data.
     #[inline]
     pub(crate) fn empty() -> Self {
@@ -291,6 +297,14 @@ impl Piece {
         buf.write(at, unsafe { std::slice::from_raw_parts(pointer(self.address), self.len) })
     }
 
+    /// As [`Piece::load_to`], by stores that bypass the caches.
+    pub(crate) fn load_past_caches(self, buf: &Buf, at: usize) -> verbs::Result<()> {
+        if self.len == 0 {
+            return Ok(());
+        }
+        self.buffer().load_for_peer(buf, at, true)
+    }
+
     /// Copies `len` bytes at an offset in a NIC's memory into it, as many as fit.
     #[inline]
     pub(crate) fn store_from(self, buf: &Buf, at: usize, len: usize) -> verbs::Result<()> {
@@ -322,6 +336,10 @@ impl transport::Payload for Piece {
     #[inline]
     fn copy_to(&self, memory: &Buf, at: usize) -> verbs::Result<()> {
         self.load_to(memory, at)
+    }
+
+    fn copy_past_caches(&self, memory: &Buf, at: usize) -> verbs::Result<()> {
+        self.load_past_caches(memory, at)
     }
 }
 

@@ -242,6 +242,12 @@ impl<U: User, const CHANNELS: usize, const INLINE: usize> Endpoint<U, CHANNELS, 
         self.inboxes[0].is_some()
     }
 
+    /// Whether plain stores to the peer's memory cost less than others, as [`StoreMeter::is_near`](crate::StoreMeter::is_near) says;
+    /// false where it cannot be mapped.
+    pub fn is_near(&mut self) -> bool {
+        self.outboxes[0].as_deref_mut().is_some_and(Outbox::is_near)
+    }
+
     /// Whether the peer may store messages in this side's memory, or write them.
     #[inline]
     pub fn is_stored_to(&self) -> bool {

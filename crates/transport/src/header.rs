@@ -71,6 +71,15 @@ pub trait Payload {
     /// # Errors
     /// Those of the memory.
     fn copy_to(&self, memory: &Buf, at: usize) -> Result<()>;
+
+    /// As [`Payload::copy_to`], by stores that bypass the caches where that is possible.
+    ///
+    /// # Errors
+    /// Those of the memory.
+    #[inline]
+    fn copy_past_caches(&self, memory: &Buf, at: usize) -> Result<()> {
+        self.copy_to(memory, at)
+    }
 }
 
 impl Payload for &[u8] {

@@ -201,6 +201,7 @@ mod nic;
 mod queue;
 mod registration;
 mod ring;
+mod store_meter;
 mod wireup;
 mod write_ring;
 
@@ -212,6 +213,7 @@ pub use nic::{Nic, NicConfig, QueueSizes, Slots};
 pub use queue::{MessageQueue, Signal, of_completion};
 pub use registration::{Registration, Registrations};
 pub use ring::{CONTROL_LINES, Found, Inbox, Malformed, Offer, Outbox, Record, SHARED_LINE, USER_LINE};
+pub use store_meter::{StoreMeter, Stores};
 pub use wireup::{
     Admission, Answer, CROSSED, ConnEvent, ConnectTarget, NOT_YET, Outcome, Peers, Wireup, answer,
 };

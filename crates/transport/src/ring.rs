@@ -18,6 +18,7 @@ use verbs::{Access, Buf, Error, Mr, Pd, Qp, RemoteAddr, Result, Words};
 
 use crate::header::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS, Payload};
 use crate::line::DuplexLine;
+use crate::store_meter::{StoreMeter, Stores};
 
 const LINE: usize = DuplexLine::LEN;
 const WORD: usize = size_of::<u64>();
@@ -34,6 +35,8 @@ const LAST: u64 = 1;
 const PARTS: u64 = 4;
 /// The first word where a record would begin, if the record is at the start of the ring instead.
 const MARK: u64 = 0xff;
+/// The shortest payload whose stores are chosen by their cost.
+const METERED_MIN: usize = 4 << 10;
 /// The lowest bit of a record's length in its first word; the length has 16 bits.
 const LENGTH_SHIFT: u32 = 16;
 
@@ -346,6 +349,8 @@ pub struct Outbox {
     free: u64,
     /// Records stored, modulo 2^16.
     records: u16,
+    /// The costs of stores to this memory.
+    meter: StoreMeter,
 }
 
 impl Outbox {
@@ -367,7 +372,8 @@ impl Outbox {
     fn from_memory(memory: Buf) -> Option<Self> {
         let words = words(&memory).ok()?;
         let shape = Shape { count: lines(memory.len()) - CONTROL_LINES as u64 };
-        Some(Self { memory, words, shape, next: 0, cleared: 0, free: 0, records: 0 })
+        let meter = StoreMeter::default();
+        Some(Self { memory, words, shape, next: 0, cleared: 0, free: 0, records: 0, meter })
     }
 
     /// The memory, which is the receiver's.
@@ -418,9 +424,10 @@ impl Outbox {
         head[1..].iter().zip(rest.iter().copied()).for_each(store);
         match payload.words() {
             Some(words) if data <= size_of_val(places) => places.iter().zip(words).for_each(store),
-            _ => payload.copy_to(&self.memory, at + behind)?,
+            _ if data < METERED_MIN => payload.copy_to(&self.memory, at + behind)?,
+            _ => self.store_long(payload, at + behind)?,
         }
-        line[0].store(first | length_bits(behind + data), Ordering::Release);
+        self.first_word(self.next).store(first | length_bits(behind + data), Ordering::Release);
         self.end(behind + data);
         Ok(())
     }
@@ -431,10 +438,32 @@ impl Outbox {
         let at = self.begin(behind + data);
         let (first, rest) = header.split_first();
         self.memory.write(at + WORD, rest)?;
-        payload.copy_to(&self.memory, at + behind)?;
+        match data {
+            ..METERED_MIN => payload.copy_to(&self.memory, at + behind)?,
+            _ => self.store_long(payload, at + behind)?,
+        }
         self.first_word(self.next).store(first | length_bits(behind + data), Ordering::Release);
         self.end(behind + data);
         Ok(())
+    }
+
+    /// Stores a long payload, by the stores that cost less. In the first lap, pages of the memory appear in this process, which costs
+    /// more than stores do.
+    #[inline(never)]
+    fn store_long(&mut self, payload: &impl Payload, at: usize) -> Result<()> {
+        let Self { memory, meter, .. } = self;
+        if self.next < self.shape.count {
+            return payload.copy_to(memory, at);
+        }
+        meter.store(payload.len(), |stores| match stores {
+            Stores::Plain => payload.copy_to(memory, at),
+            Stores::Bypassing => payload.copy_past_caches(memory, at),
+        })
+    }
+
+    /// Whether plain stores to the peer's memory cost less than others, as [`StoreMeter::is_near`] says.
+    pub fn is_near(&mut self) -> bool {
+        self.meter.is_near()
     }
 
     /// Counts the record of `len` bytes that has been stored.

@@ -139,7 +139,7 @@ static void limits(void) {
     int next = (rank + 1) % size, last = (rank + size - 1) % size, out = rank, in = -1;
     unsigned long most = limit("ring_bytes");
     if (most < limit("slot_bytes")) most = limit("slot_bytes");
-    if (most < limit("direct_max")) most = limit("direct_max");
+    if (most < limit("parts_max")) most = limit("parts_max");
     CHECK(eager > 0 && eager <= most && both >= 65536);
     OK(MPI_T_pvar_session_create(&session));
     count_long_ones(session);

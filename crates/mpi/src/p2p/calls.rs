@@ -156,12 +156,12 @@ impl Comm {
         Ok(Some(Receive { wanted, buffer, sources }))
     }
 
-    /// Starts a send as [`Engine::send`] does.
-    fn start_send(&self, mode: Mode, buffer: &Buffer, to: PeerTag) -> Result<Started> {
+    /// Starts a send as [`Engine::start_send`] does.
+    fn start_send(&self, how: (Mode, bool), buffer: &Buffer, to: PeerTag) -> Result<Started> {
         match self.send_target(to)? {
             None => Ok(Started::Completed(Status::empty())),
             Some((process, match_key)) => {
-                self.core().with(|engine| engine.send(process, match_key, buffer, mode))
+                self.core().with(|engine| engine.start_send(process, match_key, buffer, how))
             }
         }
     }
@@ -180,7 +180,7 @@ impl Comm {
     /// send; [`Class::PROC_ABORTED`] when the destination is lost.
     #[inline]
     pub fn send(&self, mode: Mode, buffer: &Buffer, to: PeerTag) -> Result<()> {
-        match self.begin_send(mode, buffer, to)? {
+        match self.begin_send_with((mode, true), buffer, to)? {
             RequestId::COMPLETED => Ok(()),
             started => Requests::new(self.core()).wait(started)?.status.ok().map(drop),
         }
@@ -200,10 +200,16 @@ impl Comm {
     /// As [`Comm::send`].
     #[inline]
     pub fn begin_send(&self, mode: Mode, buffer: &Buffer, to: PeerTag) -> Result<RequestId> {
+        self.begin_send_with((mode, false), buffer, to)
+    }
+
+    /// Starts a send as [`Engine::start_send`] does, as a request of this communicator.
+    #[inline]
+    fn begin_send_with(&self, how: (Mode, bool), buffer: &Buffer, to: PeerTag) -> Result<RequestId> {
         match self.send_target(to)? {
             None => Ok(RequestId::COMPLETED),
             Some((process, match_key)) => self.core().with(|engine| {
-                let started = engine.send(process, match_key, buffer, mode)?;
+                let started = engine.start_send(process, match_key, buffer, how)?;
                 Ok(Requests::from_started(engine, started, Some(self.id())))
             }),
         }
@@ -216,7 +222,7 @@ impl Comm {
     pub fn send_init(&self, mode: Mode, buffer: Buffer, to: PeerTag) -> Result<Request> {
         self.send_target(to)?;
         let comm = self.clone();
-        Ok(Request::persistent(self, Arc::new(move || comm.start_send(mode, &buffer, to))))
+        Ok(Request::persistent(self, Arc::new(move || comm.start_send((mode, false), &buffer, to))))
     }
 
     /// Receives. The status holds the error of a receive that failed: [`Class::TRUNCATE`] for a message longer than the buffer,
@@ -267,10 +273,11 @@ impl Comm {
         send: &Buffer,
         to: PeerTag,
         (receive, from): (Buffer, PeerTag),
+        waits: bool,
     ) -> Result<Started> {
         self.send_target(to)?;
         let receiving = self.start_receive(receive, from)?;
-        let sending = match self.start_send(Mode::Standard, send, to) {
+        let sending = match self.start_send((Mode::Standard, waits), send, to) {
             Ok(sending) => sending,
             Err(error) => {
                 self.core().with(|engine| {
@@ -307,7 +314,7 @@ impl Comm {
         {
             return Ok(self.core().receive("MPI_Sendrecv", &receive));
         }
-        let started = self.begin_sendrecv(send, to, (receive, from))?;
+        let started = self.begin_sendrecv(send, to, (receive, from), true)?;
         Ok(self.core().finish("MPI_Sendrecv", started))
     }
 
@@ -316,7 +323,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::sendrecv`].
     pub fn isendrecv(&self, send: &Buffer, to: PeerTag, receive: Buffer, from: PeerTag) -> Result<Request> {
-        self.begin_sendrecv(send, to, (receive, from)).map(|started| Request::new(self, started))
+        self.begin_sendrecv(send, to, (receive, from), false).map(|started| Request::new(self, started))
     }
 
     /// Sends and receives as [`Comm::sendrecv`] does; the received data replace those sent (MPI 5.0, section 3.2.7).

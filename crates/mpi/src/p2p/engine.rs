@@ -7,15 +7,18 @@
 //! | `operations` | operations by their keys |
 //! | `send` | chooses the protocol of a message |
 //! | `receive` | receives, probes, and the messages for them |
-//! | `eager`, `direct`, `rndv_get`, `rndv_shm` | the protocols |
+//! | `eager`, `direct`, `fragments`, `rndv_get`, `rndv_shm` | the protocols |
+//! | `rest` | receives long messages whose beginning arrives with their header |
 //! | `cancel` | how operations are cancelled |
 //! | `tasks` | operations in several steps |
 
 mod cancel;
 mod direct;
 mod eager;
+mod fragments;
 mod operations;
 mod receive;
+mod rest;
 mod rndv_get;
 mod rndv_shm;
 mod send;
@@ -220,7 +223,7 @@ impl Engine {
         must_fail: impl Fn(&Self, &SourceRanks) -> bool,
     ) {
         self.kept.remove_process(process);
-        self.rest_sinks.remove(&process);
+        self.rests.remove(&process);
         let stuck = self.operations.iter().filter(|(_, operation)| operation.depends_on(process));
         let mut stuck: Vec<SlotKey> = stuck.map(|(key, _)| key).collect();
         let mut matching = std::mem::take(&mut self.matching);

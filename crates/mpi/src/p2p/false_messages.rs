@@ -14,7 +14,7 @@ use crate::p2p::matching::MatchCriteria;
 use crate::p2p::operation::{Receive, SourceRanks};
 use crate::p2p::wire::{MatchKey, Message, RemoteMemory};
 use crate::peers::connection::Payload;
-use crate::peers::nic::{DIRECT_MAX, Port};
+use crate::peers::nic::{DIRECT_MAX, Port, STORED_MAX};
 use crate::process::{Config, Process};
 
 const LEN: usize = 1 << 20;
@@ -178,7 +178,7 @@ fn send_waits_for_its_own_pieces() {
 #[test]
 fn long_messages_with_false_headers_end_the_connection() {
     let long = vec![7; 20_000];
-    let direct = |length| Message::Direct { match_key: MATCH_KEY, length };
+    let direct = |length| Message::Begin { match_key: MATCH_KEY, length };
     for message in [
         Message::Eager { match_key: MATCH_KEY, answer: None },
         direct(DIRECT_MAX + 1),
@@ -206,6 +206,71 @@ fn long_messages_with_false_headers_end_the_connection() {
     }
 }
 
+/// Goal: fragments that no message has announced, that exceed it, or that a second announcement interrupts end the connection, and the
+/// receive fails; nobody waits. Method: over shared memory, sequences of messages that no correct sender stores.
+#[test]
+fn false_fragments_end_the_connection() {
+    let begin = |length| (Message::Begin { match_key: MATCH_KEY, length }, 100);
+    let frag = |bytes| (Message::Frag, bytes);
+    for messages in [
+        vec![frag(100)],
+        vec![begin(300), frag(201)],
+        vec![begin(300), frag(100), begin(300)],
+        vec![begin(STORED_MAX + 1)],
+        vec![begin(u64::MAX)],
+        vec![begin(99)],
+    ] {
+        let both = pair();
+        let got = Buffer::from_bytes(&[0; 300]).expect("memory");
+        let receiving = begin_receive(&both[0], &got);
+        both[1].core().with(|engine| {
+            for (message, bytes) in &messages {
+                // The peer may have ended the connection before the last one.
+                drop(engine.transport.send(0, *message, Payload::Own(vec![7; *bytes]), None));
+            }
+        });
+        progress_until(&both, || is_complete(&both[0], receiving));
+        assert_eq!(ended(&both[0], receiving).0, Class::PROC_ABORTED, "{messages:?}");
+    }
+}
+
+/// Goal: fragments get to the receive of their message, posted before or after any of them, and no byte behind it changes; other
+/// messages may come between. Method: over shared memory, a message of four parts, one of them empty, and a receive after each.
+#[test]
+fn fragments_match_receives_posted_before_and_after_each() {
+    let data: Vec<u8> = (0..300_u32).map(|at| at as u8).collect();
+    for posted_after in 0..5 {
+        for room in [310, 300, 120] {
+            let both = pair();
+            let got = Buffer::from_bytes(&vec![0; room]).expect("memory");
+            let mut receiving = None;
+            let parts = [(0, 100), (100, 100), (100, 250), (250, 300)];
+            for (number, (from, to)) in parts.into_iter().enumerate() {
+                if posted_after == number {
+                    receiving = Some(begin_receive(&both[0], &got));
+                }
+                let begin = Message::Begin { match_key: MATCH_KEY, length: data.len() as u64 };
+                let message = if number == 0 { begin } else { Message::Frag };
+                let payload = Payload::Own(data[from..to].to_vec());
+                both[1]
+                    .core()
+                    .with(|engine| engine.transport.send(0, message, payload, None))
+                    .expect("reached");
+                let other = Message::Eager { match_key: MatchKey { tag: 2, ..MATCH_KEY }, answer: None };
+                send_messages(&both[1], &[other]);
+                (0..20).for_each(|_| both.iter().for_each(Process::progress));
+                assert!(receiving.is_none_or(|key| number == 3 || !is_complete(&both[0], key)));
+            }
+            let receiving = receiving.unwrap_or_else(|| begin_receive(&both[0], &got));
+            progress_until(&both, || is_complete(&both[0], receiving));
+            let class = if room < data.len() { Class::TRUNCATE } else { Class::SUCCESS };
+            assert_eq!(ended(&both[0], receiving).0, class, "posted after {posted_after} into {room}");
+            let (got, whole) = (got.to_vec(), room.min(data.len()));
+            assert!(got[..whole] == data[..whole] && got[whole..].iter().all(|byte| *byte == 0));
+        }
+    }
+}
+
 /// Goal: a message that is longer than a slot, but not as long as its header says, completes no receive: the next message's bytes do
 /// not count for it. Method: over iWARP, a false length, and a correct message after it.
 #[test]
@@ -213,7 +278,7 @@ fn a_message_shorter_than_its_header_says_is_not_received() {
     let both = job_on::<2>("iwarp");
     let got = Buffer::from_bytes(&vec![0; 30_000]).expect("memory");
     let receiving = begin_receive(&both[0], &got);
-    let message = Message::Direct { match_key: MATCH_KEY, length: 30_000 };
+    let message = Message::Begin { match_key: MATCH_KEY, length: 30_000 };
     both[1].core().with(|engine| {
         let all = Buffer::from_bytes(&[7; 20_000]).expect("memory");
         let bytes = all.piece().expect("one");

@@ -1,10 +1,10 @@
-//! [`KeptMessages`]: long messages whose header arrived before their receive. The device reads their data into memory of this
-//! process, where they wait for the receive.
+//! [`KeptMessages`]: long messages whose header arrived before their receive. Their data go to memory of this process, where they
+//! wait for the receive.
 
 use host::SlotKey;
 use verbs::Buf;
 
-use crate::p2p::operation::Table;
+use crate::p2p::operation::{ArrivedData, Table};
 
 /// The state of a kept message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,16 @@ pub(crate) enum RestSink {
     Receive(SlotKey),
     /// To the memory of a kept message.
     Kept(SlotKey),
+}
+
+/// The rest of a message that a process has begun to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    pub(crate) sink: RestSink,
+    /// Bytes of the message that have arrived.
+    pub(crate) at: u64,
+    /// Bytes of the message that are missing.
+    pub(crate) left: u64,
 }
 
 /// The largest number and length of buffers that are kept for later messages. Without them each message that arrives before its
@@ -109,6 +119,14 @@ impl KeptMessages {
         }
     }
 
+    /// Stores data at an offset in the memory of a message.
+    ///
+    /// # Errors
+    /// They exceed the memory.
+    pub(crate) fn store_at(&mut self, kept: SlotKey, at: usize, data: ArrivedData<'_>) -> verbs::Result<()> {
+        self.messages.get_mut(kept).map_or(Ok(()), |message| data.copy_to_buf(&message.memory, at))
+    }
+
     /// All data of a message have arrived.
     pub(crate) fn arrived(&mut self, kept: SlotKey) -> Arrival {
         let Some(message) = self.messages.get_mut(kept) else { return Arrival::Kept };
@@ -128,7 +146,7 @@ impl KeptMessages {
     /// No receive will match a message.
     pub(crate) fn discard(&mut self, kept: SlotKey) {
         match self.messages.get_mut(kept) {
-            // The device still writes to its memory.
+            // A device may still write to its memory.
             Some(message) if message.state == KeptState::Arriving => message.state = KeptState::Dropped,
             _ => drop(self.messages.remove(kept)),
         }

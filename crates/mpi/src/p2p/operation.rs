@@ -60,11 +60,11 @@ impl ArrivedData<'_> {
         }
     }
 
-    /// Copies the data to the start of a buffer.
-    pub(crate) fn copy_to_buf(self, into: &Buf) -> verbs::Result<()> {
+    /// Copies the data to an offset in a buffer.
+    pub(crate) fn copy_to_buf(self, into: &Buf, at: usize) -> verbs::Result<()> {
         match self {
-            Self::Slot(buf, at, len) => buf.copy_to(at, into, 0, len),
-            Self::Bytes(from) => into.write(0, from),
+            Self::Slot(buf, from, len) => buf.copy_to(from, into, at, len),
+            Self::Bytes(from) => into.write(at, from),
         }
     }
 
@@ -487,6 +487,17 @@ impl Operation {
             OpState::Receive(receive) => Some(receive.store(envelope, data)),
             _ => None,
         }
+    }
+
+    /// Stores data at an offset in the memory of a receive whose message has begun to arrive.
+    ///
+    /// # Errors
+    /// The memory's.
+    pub(crate) fn store_at(&self, at: usize, data: ArrivedData<'_>) -> verbs::Result<()> {
+        let OpState::RestReceive(rest) = &self.state else { return Ok(()) };
+        let Some(all) = rest.receive.buffer.piece() else { return Ok(()) };
+        let [_, behind] = all.split(at);
+        data.store_in(behind)
     }
 
     /// Whether it cannot complete successfully without this process.

@@ -5,12 +5,14 @@
 //! protocol up in the table, by its size and its [`Conditions`]. `nicety explain mpi` prints the same tables ([`protocols`]), and
 //! the counters of [`Traffic`](crate::Traffic) have the same names.
 
+use std::ops::RangeInclusive;
+
 pub use pmi::profile::Proto;
 use verbs::{Access, DeviceAttr};
 
 use crate::p2p::shm_copy::SHARED_MIN;
 use crate::p2p::wire::{HEAD, LINE_MAX};
-use crate::peers::nic::{DIRECT_MAX, INLINE, Sizes};
+use crate::peers::nic::{DIRECT_MAX, INLINE, STORED_FRAGMENT, STORED_MAX, Sizes, longest_stored};
 
 /// The cost of a protocol for a message, apart from time per byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,7 @@ pub fn cost(proto: Proto) -> Cost {
         Proto::Own => (0, 2),
         Proto::EagerLine | Proto::EagerRing | Proto::EagerInline | Proto::EagerCopy => (1, 2),
         Proto::EagerWrite => (1, 2),
+        Proto::EagerFrag => (1, 2),
         // Only the beginning, which fills a slot, is copied.
         Proto::EagerDirect => (1, 0),
         // RTS, and the read's request and response.
@@ -48,11 +51,21 @@ impl Conditions {
     const IN_PLACE: Self = Self(1);
     /// Local completion: the send completes when its buffer may be reused, whether a receive has matched it or not.
     const LOCAL: Self = Self(2);
+    /// The caller waits for the send, and so makes progress meanwhile.
+    const BLOCKING: Self = Self(4);
+    /// Plain stores to the receiver's memory cost less than others ([`transport::StoreMeter`]).
+    const NEAR: Self = Self(8);
 
     /// The conditions of a send.
     #[inline]
-    pub(crate) fn new(in_place: bool, is_local: bool) -> Self {
-        Self(u8::from(in_place) | u8::from(is_local) << 1)
+    pub(crate) fn new(in_place: bool, is_local: bool, is_blocking: bool) -> Self {
+        Self(u8::from(in_place) | u8::from(is_local) << 1 | u8::from(is_blocking) << 2)
+    }
+
+    /// These, with or without [`Conditions::NEAR`].
+    #[inline]
+    pub(crate) fn with_near(self, is_near: bool) -> Self {
+        Self(self.0 | if is_near { Self::NEAR.0 } else { 0 })
     }
 
     const fn and(self, other: Self) -> Self {
@@ -94,13 +107,13 @@ pub(crate) struct EndpointTraits {
 pub(crate) struct ProtocolLimits {
     /// The longest message that may be sent eagerly.
     pub(crate) eager_max: u64,
-    /// The shortest message that both sides copy.
-    pub(crate) both_sides_copy_min: u64,
+    /// The shortest message that both sides copy; if `None`, [`SHARED_MIN`], or more where the ring is faster.
+    pub(crate) both_sides_copy_min: Option<u64>,
 }
 
 impl Default for ProtocolLimits {
     fn default() -> Self {
-        Self { eager_max: u64::MAX, both_sides_copy_min: SHARED_MIN }
+        Self { eager_max: u64::MAX, both_sides_copy_min: None }
     }
 }
 
@@ -114,7 +127,14 @@ struct ProtocolRow {
 }
 
 /// The largest number of protocols of an endpoint.
-const PROTOCOLS_MAX: usize = 5;
+const PROTOCOLS_MAX: usize = 7;
+
+/// The lengths of messages that are stored in fragments only while plain stores are cheap. Others take two copies by the kernel then,
+/// one at each side. On a Zen 3, 64 KiB took 3.3 us in fragments and 4.3 by the kernel while processors shared a cache, else 7.8 and
+/// 6.6. A send that does not block may find no room for as long as this process does not call MPI, so only shorter ones are.
+pub(crate) const STORED_IF_NEAR: RangeInclusive<u64> = SHARED_MIN..=STORED_MAX;
+/// The longest message that a send stores in fragments if it does not block.
+const STORED_MAX_NONBLOCKING: u64 = 128 << 10;
 
 /// The protocols of an endpoint, by size.
 #[derive(Clone, Debug)]
@@ -122,6 +142,8 @@ pub(crate) struct Protocols {
     rows: [ProtocolRow; PROTOCOLS_MAX],
     /// The longest message that any send may send eagerly.
     eager_max: u64,
+    /// Payload bytes of the longest fragment.
+    room: usize,
 }
 
 impl Protocols {
@@ -137,20 +159,29 @@ impl Protocols {
             ShortPath::Stored => {
                 let line = first(Proto::EagerLine, LINE_MAX);
                 let shared = if both { row(Proto::RndvShm, u64::MAX, Conditions::NONE) } else { get };
-                let read =
-                    row(Proto::RndvGet, chosen.both_sides_copy_min.saturating_sub(1), Conditions::NONE);
-                [line, all(Proto::EagerRing), read, shared, get]
+                let read_max = chosen.both_sides_copy_min.unwrap_or(SHARED_MIN).saturating_sub(1);
+                let read = row(Proto::RndvGet, read_max, Conditions::NONE);
+                let most =
+                    longest_stored(room).min(chosen.both_sides_copy_min.map_or(u64::MAX, |min| min - 1));
+                let stored = |max: u64, needs| {
+                    let max = max.min(most).min(chosen.eager_max).max(eager_max);
+                    row(Proto::EagerFrag, max, Conditions::IN_PLACE.and(Conditions::LOCAL).and(needs))
+                };
+                let far = stored(SHARED_MIN - 1, Conditions::NONE);
+                let near = stored(STORED_MAX_NONBLOCKING, Conditions::NEAR);
+                let blocking = stored(STORED_MAX, Conditions::NEAR.and(Conditions::BLOCKING));
+                [line, all(Proto::EagerRing), far, near, blocking, read, shared]
             }
-            ShortPath::Written => [all(Proto::EagerWrite), get, get, get, get],
+            ShortPath::Written => [all(Proto::EagerWrite), get, get, get, get, get, get],
             ShortPath::Sent => {
                 let inline = first(Proto::EagerInline, INLINE - HEAD);
                 let needs = Conditions::IN_PLACE.and(Conditions::LOCAL);
                 let max = DIRECT_MAX.min(chosen.eager_max);
                 let direct = if direct { row(Proto::EagerDirect, max, needs) } else { get };
-                [inline, all(Proto::EagerCopy), direct, get, get]
+                [inline, all(Proto::EagerCopy), direct, get, get, get, get]
             }
         };
-        Self { rows, eager_max }
+        Self { rows, eager_max, room }
     }
 
     /// The protocol of a message of `len` bytes.
@@ -164,6 +195,12 @@ impl Protocols {
     #[inline]
     pub(crate) fn eager_max(&self) -> u64 {
         self.eager_max
+    }
+
+    /// Bytes of a fragment of a message of `len` bytes.
+    pub(crate) fn fragment(&self, len: usize) -> usize {
+        let bytes = len.div_ceil(4).next_multiple_of(64);
+        bytes.clamp(*STORED_FRAGMENT.start(), *STORED_FRAGMENT.end()).min(self.room)
     }
 
     /// The protocols of a send that meets these conditions, each with its first size.
@@ -196,7 +233,7 @@ pub struct Protocol {
 /// The protocols, by size, of a blocking standard send (`MPI_Send`) of contiguous data over a device to another process, in a job
 /// of `ranks` processes. Modelled cards have shorter slots than real devices.
 pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol> {
-    let sizes = Sizes::of_device(attr, attr.maps_peers, is_model, ranks);
+    let sizes = Sizes::of_device(attr, false, is_model, ranks);
     let traits = EndpointTraits {
         short: if attr.maps_peers { ShortPath::Stored } else { ShortPath::Sent },
         room: if attr.maps_peers { sizes.record_payload() } else { sizes.slot_payload() },
@@ -205,7 +242,7 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol>
         both: attr.implicit_mr.is_some_and(|access| access.contains(Access::ALL)),
     };
     let table = Protocols::new(traits, &ProtocolLimits::default());
-    let size_ranges = table.size_ranges(Conditions::new(true, true));
+    let size_ranges = table.size_ranges(Conditions::new(true, true, true).with_near(true));
     let of = |(from, proto)| Protocol { from, proto, why: why(proto, attr, (sizes, ranks)) };
     size_ranges.into_iter().map(of).collect()
 }
@@ -233,6 +270,15 @@ fn why(proto: Proto, attr: &DeviceAttr, (sizes, ranks): (Sizes, u32)) -> String 
         Proto::EagerDirect => "sent from the program's memory as one message: the receiver sees its header, and the device reads the rest into \
              the memory of the matching receive, or if there is none yet, into memory of its own"
             .into(),
+        Proto::EagerFrag => format!(
+            "fragments of {} to {} KiB are stored in the ring, and the receiver copies one out of it while the next one is stored. Where \
+             plain stores to the receiver's memory cost more than stores that bypass the caches, as measured while messages are sent, \
+             only messages of less than {} KiB are; of sends that do not block, up to {} KiB",
+            STORED_FRAGMENT.start() >> 10,
+            STORED_FRAGMENT.end() >> 10,
+            SHARED_MIN >> 10,
+            STORED_MAX_NONBLOCKING >> 10
+        ),
         Proto::RndvGet => {
             let reached = match attr.implicit_mr {
                 Some(_) => "a region of all memory, so that no memory is registered for it",
@@ -288,11 +334,43 @@ mod tests {
     fn mapped_devices_store_short_messages_and_copy_long_ones_at_both_sides() {
         let attr = fabric::attr("model:mt23108-vapi").expect("a card");
         let mapped = DeviceAttr { maps_peers: true, implicit_mr: None, ..attr.clone() };
-        let short = [(0, "eager/line"), (17, "eager/ring"), ((16 << 10) + 1, "rndv/get")];
-        assert_eq!(first_sizes(&mapped, 4, false), short);
+        let short = [(0, "eager/line"), (17, "eager/ring"), ((16 << 10) + 1, "eager/frag")];
+        let then = |last| [&short[..], &[((256 << 10) + 1, last)]].concat();
+        assert_eq!(first_sizes(&mapped, 4, false), then("rndv/get"));
         let reached = DeviceAttr { implicit_mr: Some(Access::ALL), ..mapped };
-        let both = [&short[..], &[(SHARED_MIN, "rndv/shm-both")]].concat();
-        assert_eq!(first_sizes(&reached, 4, false), both);
+        assert_eq!(first_sizes(&reached, 4, false), then("rndv/shm-both"));
+        let large =
+            [(0, "eager/line"), (17, "eager/ring"), (2001, "rndv/get"), (SHARED_MIN, "rndv/shm-both")];
+        assert_eq!(first_sizes(&reached, 65, false), large, "records are too short for fragments");
+    }
+
+    /// Which messages are stored in fragments depends on the cost of plain stores, on the call, and on the program's limits.
+    #[test]
+    fn long_messages_are_stored_while_that_is_cheap() {
+        let traits = EndpointTraits { short: ShortPath::Stored, room: 16 << 10, direct: false, both: true };
+        let table = Protocols::new(traits, &ProtocolLimits::default());
+        let of = |len: u64, is_near, is_blocking| {
+            table.select(len, Conditions::new(true, true, is_blocking).with_near(is_near))
+        };
+        for (is_blocking, near_max) in [(false, STORED_MAX_NONBLOCKING), (true, STORED_MAX)] {
+            assert_eq!(of(SHARED_MIN - 1, false, is_blocking), Proto::EagerFrag);
+            assert_eq!(of(SHARED_MIN, false, is_blocking), Proto::RndvShm);
+            assert_eq!(of(near_max, true, is_blocking), Proto::EagerFrag);
+            assert_eq!(of(near_max + 1, true, is_blocking), Proto::RndvShm);
+        }
+        assert_eq!(
+            [1, 50_000, STORED_MAX as usize].map(|len| table.fragment(len)),
+            [8 << 10, 12_544, 16 << 10]
+        );
+        let synchronous = Conditions::new(true, false, true).with_near(true);
+        assert_eq!(table.select(20 << 10, synchronous), Proto::RndvGet);
+        let chosen = ProtocolLimits { both_sides_copy_min: Some(100 << 10), ..ProtocolLimits::default() };
+        let ranges = |chosen| {
+            Protocols::new(traits, chosen).size_ranges(Conditions::new(true, true, true).with_near(true))
+        };
+        assert_eq!(ranges(&chosen)[2..], [((16 << 10) + 1, Proto::EagerFrag), (100 << 10, Proto::RndvShm)]);
+        let chosen = ProtocolLimits { eager_max: 1000, ..ProtocolLimits::default() };
+        assert_eq!(ranges(&chosen)[2..], [(1001, Proto::RndvGet), (SHARED_MIN, Proto::RndvShm)]);
     }
 
     /// A send that lacks the conditions of a protocol uses another protocol.
@@ -300,7 +378,7 @@ mod tests {
     fn sends_without_the_conditions_of_a_protocol_take_another() {
         let traits = EndpointTraits { short: ShortPath::Sent, room: 8 << 10, direct: true, both: false };
         let table = Protocols::new(traits, &ProtocolLimits::default());
-        let of = |len, in_place, is_local| table.select(len, Conditions::new(in_place, is_local));
+        let of = |len, in_place, is_local| table.select(len, Conditions::new(in_place, is_local, true));
         assert_eq!(of(100 << 10, true, true), Proto::EagerDirect);
         assert_eq!(of(100 << 10, true, false), Proto::RndvGet);
         assert_eq!(of(100 << 10, false, true), Proto::RndvGet);
@@ -314,12 +392,12 @@ mod tests {
         let traits = EndpointTraits { short: ShortPath::Sent, room: 64 << 10, direct: true, both: false };
         let chosen = ProtocolLimits { eager_max: 1000, ..ProtocolLimits::default() };
         let table = Protocols::new(traits, &chosen);
-        let size_ranges = table.size_ranges(Conditions::new(true, true));
+        let size_ranges = table.size_ranges(Conditions::new(true, true, true));
         assert_eq!(size_ranges, [(0, Proto::EagerInline), (81, Proto::EagerCopy), (1001, Proto::RndvGet)]);
         assert_eq!(table.eager_max(), 1000);
         let none = Protocols::new(traits, &ProtocolLimits { eager_max: 0, ..chosen });
         assert_eq!(
-            none.size_ranges(Conditions::new(true, true)),
+            none.size_ranges(Conditions::new(true, true, true)),
             [(0, Proto::EagerInline), (1, Proto::RndvGet)]
         );
     }

@@ -61,13 +61,16 @@ pub(crate) enum Message {
         /// The payload in the sender's memory, which the receiver reads.
         at: RemoteMemory,
     },
-    /// A payload longer than a slot follows: the receiver names memory for what does not fit the slot.
-    Direct {
+    /// A long payload follows: a part of it in this message. The rest is read by the receiver's device, or follows in
+    /// [`Message::Frag`]s.
+    Begin {
         /// Its context and tag.
         match_key: MatchKey,
         /// Its length in bytes.
         length: u64,
     },
+    /// A fragment: the next bytes of the message that a [`Message::Begin`] has begun.
+    Frag,
     /// Clear to send for a message that both sides copy (`shm_copy`): the receiver has started, and the sender may copy pieces,
     /// too.
     ShmCts {
@@ -135,7 +138,8 @@ const SHM_CTS: u8 = 7;
 const SHM_FIN: u8 = 8;
 const COLL_CHECK: u8 = 9;
 const COLL_MISMATCH: u8 = 10;
-const DIRECT: u8 = 11;
+const BEGIN: u8 = 11;
+const FRAG: u8 = 12;
 const CANCEL_REQ: u8 = 13;
 const CANCEL_RSP: u8 = 14;
 const LEAVE: u8 = 15;
@@ -153,6 +157,12 @@ pub(crate) fn is_eager(first: u64) -> bool {
     u64::from_le(first) as u8 == EAGER
 }
 
+/// Whether a first word belongs to the beginning of a long message.
+#[inline]
+pub(crate) fn is_begin(first: u64) -> bool {
+    u64::from_le(first) as u8 == BEGIN
+}
+
 /// Decodes the words of [`eager_words`]; `None` if they are not valid.
 #[inline]
 pub(crate) fn parse_eager([first, context]: [u64; 2]) -> Option<(MatchKey, usize)> {
@@ -166,11 +176,11 @@ impl Message {
     /// Bytes of the header before the payload.
     pub(crate) fn head_len(&self) -> usize {
         match self {
-            Self::Eager { answer: None, .. } | Self::Credit | Self::Leave => HEAD,
+            Self::Eager { answer: None, .. } | Self::Frag | Self::Credit | Self::Leave => HEAD,
             Self::Eager { answer: Some(_), .. }
             | Self::Fin { .. }
             | Self::ShmFin { .. }
-            | Self::Direct { .. }
+            | Self::Begin { .. }
             | Self::CancelReq { .. }
             | Self::CancelRsp { .. } => HEAD + 8,
             Self::CollCheck { .. } | Self::CollMismatch { .. } => HEAD + 16,
@@ -196,9 +206,9 @@ impl Message {
                 store(HEAD + 24, &at.rkey.to_le_bytes());
                 (RTS, match_key)
             }
-            Self::Direct { match_key, length } => {
+            Self::Begin { match_key, length } => {
                 store(HEAD, &length.to_le_bytes());
-                (DIRECT, match_key)
+                (BEGIN, match_key)
             }
             Self::CancelReq { id } | Self::CancelRsp { id } => {
                 store(HEAD, &id.to_le_bytes());
@@ -227,6 +237,7 @@ impl Message {
                 store(HEAD + 12, &[called.kind]);
                 (if matches!(self, Self::CollCheck { .. }) { COLL_CHECK } else { COLL_MISMATCH }, match_key)
             }
+            Self::Frag => (FRAG, MatchKey::default()),
             Self::Credit => (CREDIT, MatchKey::default()),
             Self::Leave => (LEAVE, MatchKey::default()),
         };
@@ -246,7 +257,8 @@ impl Message {
             EAGER => Self::Eager { match_key, answer: None },
             EAGER_SYNC => Self::Eager { match_key, answer: Some(id) },
             RTS => Self::Rts { match_key, id, at: remote_memory(bytes)? },
-            DIRECT => Self::Direct { match_key, length: id },
+            FRAG => Self::Frag,
+            BEGIN => Self::Begin { match_key, length: id },
             SHM_CTS => {
                 let sequence = u32::from_le_bytes(part(bytes, HEAD + 28));
                 Self::ShmCts {
@@ -276,11 +288,11 @@ impl Message {
         };
         let payload = len.checked_sub(message.head_len())?;
         let whole = match message {
-            Self::Eager { .. } => true,
-            Self::Direct { length, .. } => payload as u64 <= length,
+            Self::Eager { .. } | Self::Frag => true,
+            Self::Begin { length, .. } => payload as u64 <= length,
             _ => payload == 0,
         };
-        let is_matched = matches!(message, Self::Eager { .. } | Self::Rts { .. } | Self::Direct { .. });
+        let is_matched = matches!(message, Self::Eager { .. } | Self::Rts { .. } | Self::Begin { .. });
         let named = match_key.tag >= 0 || !is_matched;
         (whole && named).then_some((message, u16::from_le_bytes(part(bytes, 2))))
     }
@@ -422,7 +434,7 @@ mod tests {
                 id,
                 at
             }),
-            (match_key, any::<u64>()).prop_map(|(match_key, length)| Message::Direct { match_key, length }),
+            (match_key, any::<u64>()).prop_map(|(match_key, length)| Message::Begin { match_key, length }),
             (any::<(u64, u64, u32, u32)>(), at).prop_map(|((id, key, word, sequence), at)| Message::ShmCts {
                 id,
                 key,
@@ -469,8 +481,8 @@ mod tests {
             prop_assert_eq!(Message::parse(&padded(bytes.as_slice()), len - 1), None);
             let longer = Message::parse(&padded(bytes.as_slice()), len + 1);
             let carries = match message {
-                Message::Eager { .. } => true,
-                Message::Direct { length, .. } => length > 0,
+                Message::Eager { .. } | Message::Frag => true,
+                Message::Begin { length, .. } => length > 0,
                 _ => false,
             };
             prop_assert_eq!(longer.is_some(), carries);

@@ -17,7 +17,8 @@ use crate::p2p::matching::TagCriteria;
 use crate::p2p::proto::{EndpointTraits, Proto, ProtocolLimits, Protocols, ShortPath};
 use crate::p2p::shm_copy::{ClaimWords, Copying, SharedMessage};
 use crate::p2p::wire::{
-    HEAD, LINE_MAX, LINE_PAYLOAD, MatchKey, Message, is_eager, line_message, parse_eager, parse_line,
+    HEAD, LINE_MAX, LINE_PAYLOAD, MatchKey, Message, is_begin, is_eager, line_message, parse_eager,
+    parse_line,
 };
 use crate::peers::nic::{INLINE, Nic};
 
@@ -77,6 +78,14 @@ impl transport::Payload for Payload<'_> {
             Self::Zcopy { bytes, .. } => bytes.load_to(memory, at),
         }
     }
+
+    fn copy_past_caches(&self, memory: &Buf, at: usize) -> verbs::Result<()> {
+        match self {
+            Self::User(buffer) => buffer.load_for_peer(memory, at, true),
+            Self::Zcopy { bytes, .. } => bytes.load_past_caches(memory, at),
+            Self::None | Self::Own(_) => self.copy_to(memory, at),
+        }
+    }
 }
 
 /// MPI as a user of endpoints.
@@ -124,6 +133,8 @@ pub(crate) enum Next {
     Nothing,
     /// It remains the next message until [`Connection::pass`].
     Short(Short),
+    /// The beginning of a long message, for [`Connection::stored`].
+    Begun,
     /// A message for [`Connection::stored`].
     Other,
 }
@@ -190,7 +201,7 @@ fn copy_record(
     Ok(Some((match_key.tag, len)))
 }
 
-/// Counts a message that carries its data.
+/// Counts a message that carries its data, or begins them.
 fn count(traffic: &mut Traffic, path: Path, message: &Message, len: usize) {
     let proto = match path {
         Path::Line => Proto::EagerLine,
@@ -201,7 +212,10 @@ fn count(traffic: &mut Traffic, path: Path, message: &Message, len: usize) {
     };
     match message {
         Message::Eager { .. } => traffic.count(proto, len),
-        Message::Direct { .. } => traffic.count(Proto::EagerDirect, len),
+        Message::Begin { length, .. } if path == Path::Ring => {
+            traffic.count(Proto::EagerFrag, *length as usize)
+        }
+        Message::Begin { length, .. } => traffic.count(Proto::EagerDirect, *length as usize),
         // Others are counted when the receiver answers.
         _ => {}
     }
@@ -489,7 +503,7 @@ impl Connection {
         }
         let Some(found) = found else { return Ok(Next::Nothing) };
         if !is_eager(found.first) {
-            return Ok(Next::Other);
+            return Ok(if is_begin(found.first) { Next::Begun } else { Next::Other });
         }
         let (match_key, whole) = parse_eager(inbox.words(&found)).ok_or(Malformed)?;
         let (at, len) = (found.at + HEAD, whole - HEAD);

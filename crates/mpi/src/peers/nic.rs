@@ -1,6 +1,7 @@
 //! [`Nic`]: one device and the resources that its connections share: queues, a listener, and message memory in slabs.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use transport::{NicConfig, QueueSizes, Registration, WriteRing};
@@ -48,6 +49,17 @@ const LINE: usize = 64;
 /// copied twice; with longer messages asking first costs little.
 pub(crate) const DIRECT_MAX: u64 = 4 << 20;
 
+/// The longest message that any send stores in fragments.
+pub(crate) const STORED_MAX: u64 = 256 << 10;
+/// The shortest and the longest fragment that is stored: long enough that its header costs little, and so short that the receiver
+/// has not long to wait for the first.
+pub(crate) const STORED_FRAGMENT: RangeInclusive<usize> = 8 << 10..=16 << 10;
+
+/// The longest message that is stored in fragments, where a record has room for this many bytes of payload; 0 if none is.
+pub(crate) fn longest_stored(room: usize) -> u64 {
+    if room < *STORED_FRAGMENT.start() { 0 } else { STORED_MAX }
+}
+
 /// The most connections that share a slab.
 const SLAB_CONNECTIONS: u32 = 32;
 
@@ -76,9 +88,20 @@ impl Sizes {
         Self { slot_bytes: (HEAD_MAX + payload).next_multiple_of(LINE), ..Self::of_job(size) }
     }
 
-    /// The sizes of a job of `size` on a device to which messages are stored or sent.
-    pub(crate) fn of_device(attr: &DeviceAttr, is_stored: bool, is_model: bool, size: u32) -> Self {
-        if is_stored || is_model { Self::of_job(size) } else { Self::of_sent(attr.split_receives, size) }
+    /// The sizes of a job of `size` on a device that maps peers' memory. A longer ring holds several long messages, whose lines have
+    /// left the reader's caches before the next ones are stored there. The offer of a ring has its length, so jobs may differ.
+    fn of_mapped(size: u32) -> Self {
+        let sizes = Self::of_job(size);
+        if size <= 8 { Self { ring: 512 << 10, ..sizes } } else { sizes }
+    }
+
+    /// The sizes of a job of `size` on a device. If it does not map peers' memory, messages are `written`, or sent.
+    pub(crate) fn of_device(attr: &DeviceAttr, is_written: bool, is_model: bool, size: u32) -> Self {
+        match (attr.maps_peers, is_written || is_model) {
+            (true, _) => Self::of_mapped(size),
+            (false, true) => Self::of_job(size),
+            (false, false) => Self::of_sent(attr.split_receives, size),
+        }
     }
 
     /// Payload bytes that a message may have in a slot, and in a record of a ring.
@@ -152,7 +175,7 @@ impl Nic {
         let is_model = device.host().node().is_some();
         let (heard, in_order) = (is_model || attr.write_notify, attr.write_order == WriteOrder::LastByteLast);
         let writes = fast_path && heard && in_order && !attr.maps_peers;
-        let sizes = Sizes::of_device(attr, attr.maps_peers || writes, is_model, size);
+        let sizes = Sizes::of_device(attr, writes, is_model, size);
         let peers = size.saturating_sub(1).max(1);
         let config = NicConfig {
             sizes: sizes.queues(),
@@ -201,12 +224,16 @@ impl Nic {
     /// Payload bytes of the longest message that carries its data.
     pub(crate) fn payload_max(&self) -> usize {
         let whole = if self.maps_peers() { self.sizes.record_payload() } else { self.sizes.slot_payload() };
-        whole.max(self.direct_max())
+        whole.max(self.parts_max())
     }
 
-    /// The longest message whose data follow its header directly into the receiver's memory, in bytes; 0 if none do.
-    pub(crate) fn direct_max(&self) -> usize {
-        if self.sends_direct { DIRECT_MAX as usize } else { 0 }
+    /// The longest message whose data follow its header in parts, in bytes; 0 if none do.
+    pub(crate) fn parts_max(&self) -> usize {
+        match (self.maps_peers(), self.sends_direct) {
+            (true, _) => longest_stored(self.sizes.record_payload()) as usize,
+            (false, true) => DIRECT_MAX as usize,
+            (false, false) => 0,
+        }
     }
 
     /// Whether long messages are sent from the program's memory as one message, and the receiver names memory for the data when it has
@@ -271,7 +298,9 @@ mod tests {
         assert!(small.queues().slab_bytes() * 63 <= 20 << 20);
         assert!(Sizes::of_job(65).queues().slab_bytes() * 1023 <= 48 << 20);
         assert!(Sizes::of_job(4096).slot_bytes > crate::p2p::wire::HEAD_MAX);
-        assert!(Sizes::of_job(64).ring * 63 <= 4 << 20);
+        assert!(
+            [2, 8, 9, 64].iter().all(|size| Sizes::of_mapped(*size).ring * (*size as usize - 1) <= 4 << 20)
+        );
         for (splits, size) in [true, false]
             .into_iter()
             .flat_map(|splits| [1, 8, 9, 64, 65, 1024, 1025].map(|size| (splits, size)))

@@ -20,7 +20,9 @@ use crate::dpm::remote_jobs::{Identity, RemoteJobs};
 use crate::error::{Class, Error, Result};
 use crate::memory::Piece;
 use crate::p2p::matching::TagCriteria;
-use crate::p2p::proto::{Conditions, EndpointTraits, Proto, ProtocolLimits, Protocols, ShortPath};
+use crate::p2p::proto::{
+    Conditions, EndpointTraits, Proto, ProtocolLimits, Protocols, STORED_IF_NEAR, ShortPath,
+};
 use crate::p2p::shm_copy::{Copying, SharedMessage};
 use crate::p2p::wire::{LEFT, MatchKey, Message, RemoteMemory, STRANGER};
 use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
@@ -86,6 +88,13 @@ pub(crate) enum Event {
 pub(crate) struct MessagePlace {
     connection: usize,
     held: Held,
+}
+
+impl MessagePlace {
+    /// Whether a device wrote it to a slot; otherwise the peer stored it.
+    pub(crate) fn is_slot(self) -> bool {
+        matches!(self.held, Held::Slot(_))
+    }
 }
 
 /// The state of the connection to a peer.
@@ -372,13 +381,20 @@ impl Transport {
     /// # Errors
     /// No device reaches the process.
     #[inline]
-    pub(crate) fn protocol(&self, to: u32, len: u64, has: Conditions) -> Result<Proto> {
-        self.protocols_to(to, |protocols| protocols.select(len, has))
+    pub(crate) fn protocol(&mut self, to: u32, len: u64, has: Conditions) -> Result<Proto> {
+        let is_near = STORED_IF_NEAR.contains(&len)
+            && self.open_to(to).is_some_and(|connection| connection.endpoint.is_near());
+        self.protocols_to(to, |protocols| protocols.select(len, has.with_near(is_near)))
     }
 
     /// The most payload bytes of an eager message to a process.
     pub(crate) fn payload_max(&self, to: u32) -> Result<usize> {
         self.protocols_to(to, |protocols| protocols.eager_max() as usize)
+    }
+
+    /// Bytes of a fragment of a message of `len` bytes to a process.
+    pub(crate) fn fragment_to(&self, to: u32, len: usize) -> Result<usize> {
+        self.protocols_to(to, |protocols| protocols.fragment(len))
     }
 
     /// Reads the table of protocols to a process.

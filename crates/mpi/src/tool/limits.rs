@@ -25,8 +25,8 @@ pub struct Limits {
     pub slots: u64,
     /// The ring in which a peer may store messages.
     pub ring_bytes: u64,
-    /// The longest message whose data follow its header into the receiver's memory; 0 where none do.
-    pub direct_message_max: u64,
+    /// The longest message sent in parts; 0 where parts are not used.
+    pub message_in_parts_max: u64,
     /// The maximum that each member can give to a shared-memory collective operation.
     pub shared_collective_max: u64,
 }
@@ -34,21 +34,21 @@ pub struct Limits {
 impl Process {
     /// The current limits.
     pub fn limits(&self) -> Limits {
-        let (chosen, first, direct_max) = self.core().with(|engine| {
+        let (chosen, first, parts_max) = self.core().with(|engine| {
             let nics = engine.transport.nics();
-            let direct_max = nics.iter().map(Nic::direct_max).max().unwrap_or_default();
-            (engine.transport.chosen(), nics.first().map(|nic| nic.sizes), direct_max as u64)
+            let parts_max = nics.iter().map(Nic::parts_max).max().unwrap_or_default();
+            (engine.transport.chosen(), nics.first().map(|nic| nic.sizes), parts_max as u64)
         });
         let sizes = first.unwrap_or_else(|| Sizes::of_job(self.bootstrap().size()));
         Limits {
             eager_max: chosen.eager_max.min(self.eager_limit_max()),
-            both_sides_copy_min: chosen.both_sides_copy_min,
+            both_sides_copy_min: chosen.both_sides_copy_min.unwrap_or(SHARED_MIN),
             cache_line_message_max: LINE_MAX as u64,
             inline_message_max: (INLINE - HEAD) as u64,
             slot_bytes: sizes.slot_bytes as u64,
             slots: sizes.slots.into(),
             ring_bytes: sizes.ring as u64,
-            direct_message_max: direct_max,
+            message_in_parts_max: parts_max,
             shared_collective_max: shm::BCOPY_MAX as u64,
         }
     }
@@ -91,7 +91,7 @@ impl Process {
         self.core().with(|engine| {
             engine
                 .transport
-                .choose(ProtocolLimits { both_sides_copy_min: bytes, ..engine.transport.chosen() })
+                .choose(ProtocolLimits { both_sides_copy_min: Some(bytes), ..engine.transport.chosen() })
         });
         Ok(())
     }

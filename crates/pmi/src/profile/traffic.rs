@@ -15,6 +15,8 @@ pub enum Proto {
     EagerInline,
     /// Copied to a registered slot, and sent from there.
     EagerCopy,
+    /// Stored in fragments in a ring in the receiver's NIC memory.
+    EagerFrag,
     /// Sent from the program's memory as one message; the receiver names the memory for the data when it has the header.
     EagerDirect,
     /// The receiver reads the data by RDMA, and sends a FIN.
@@ -25,13 +27,14 @@ pub enum Proto {
 
 impl Proto {
     /// All protocols, each at its own index.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Own,
         Self::EagerLine,
         Self::EagerRing,
         Self::EagerWrite,
         Self::EagerInline,
         Self::EagerCopy,
+        Self::EagerFrag,
         Self::EagerDirect,
         Self::RndvGet,
         Self::RndvShm,
@@ -46,6 +49,7 @@ impl Proto {
             Self::EagerWrite => "eager/write",
             Self::EagerInline => "eager/inline",
             Self::EagerCopy => "eager/copy",
+            Self::EagerFrag => "eager/frag",
             Self::EagerDirect => "eager/direct",
             Self::RndvGet => "rndv/get",
             Self::RndvShm => "rndv/shm-both",

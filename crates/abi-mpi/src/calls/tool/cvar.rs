@@ -33,7 +33,7 @@ enum Limit {
     SlotBytes,
     Slots,
     RingBytes,
-    DirectMessageMax,
+    MessageInPartsMax,
     SharedCollectiveMax,
 }
 
@@ -58,11 +58,7 @@ const LIMITS: [(Limit, &str, &str); 9] = [
     (Limit::SlotBytes, "slot_bytes", "bytes of a slot"),
     (Limit::Slots, "slots", "slots of a connection in each direction"),
     (Limit::RingBytes, "ring_bytes", "bytes of the ring that a peer may store messages in"),
-    (
-        Limit::DirectMessageMax,
-        "direct_max",
-        "bytes of the longest message whose data follow its header without a copy, or 0",
-    ),
+    (Limit::MessageInPartsMax, "parts_max", "bytes of the longest message that comes in parts, or 0"),
     (
         Limit::SharedCollectiveMax,
         "shared_max",
@@ -191,7 +187,7 @@ impl Limit {
             Self::SlotBytes => limits.slot_bytes,
             Self::Slots => limits.slots,
             Self::RingBytes => limits.ring_bytes,
-            Self::DirectMessageMax => limits.direct_message_max,
+            Self::MessageInPartsMax => limits.message_in_parts_max,
             Self::SharedCollectiveMax => limits.shared_collective_max,
         }
     }

@@ -53,6 +53,19 @@ pub(super) fn pays(len: u64, members: usize) -> bool {
     len > CHUNK as u64 || (members > 2 && len > BCOPY_MAX as u64)
 }
 
+impl ShmColl {
+    /// Whether this member publishes `len` bytes in chunks, while all others publish as many. Each member decides for itself. Of two
+    /// members, each copies twice in chunks, but only once if it reads the other's memory: that is faster where stores to the ring
+    /// are slow.
+    pub(super) fn prefers_chunks(&mut self, len: u64) -> bool {
+        let members = self.processes.len();
+        match members == 2 && !self.core.is_oversubscribed() {
+            true => len > BCOPY_MAX as u64 && self.ring.is_near(),
+            false => pays(len, members),
+        }
+    }
+}
+
 /// The longest block of a round where each chunk has this many.
 pub(super) fn longest_step(lanes: usize) -> u64 {
     ((CHUNK / lanes.max(1)) & !63) as u64
@@ -140,13 +153,9 @@ impl ShmColl {
     fn publish_round(&mut self, exchange: &Exchange<'_>, round: u64) -> Result<()> {
         let (begin, len) = exchange.range(round);
         let is_shared = self.core.is_oversubscribed();
-        // Where all members publish at the same time, memory would take longer than the caches.
-        let bypasses = exchange.sources == 0 && !is_shared;
-        if let Some((memory, at)) = self.ring.chunk(round) {
-            for lane in 0..exchange.lanes {
-                let data = (exchange.lane)(lane).packed_range(begin, len);
-                data.load_for_peer(memory, at + lane * exchange.step as usize, bypasses)?;
-            }
+        for lane in 0..exchange.lanes {
+            let data = (exchange.lane)(lane).packed_range(begin, len);
+            self.ring.store(round, lane * exchange.step as usize, &data, is_shared)?;
         }
         self.ring.set_use(self.number, round);
         self.mark(Stage::Published, round + 1);

@@ -116,7 +116,7 @@ impl ShmColl {
         let step = CHUNK as u64;
         let is_long = len > BCOPY_MAX as u64;
         let in_rounds =
-            pays(len, self.processes.len()) && fits_rounds(len, step) && self.announce_chunks(len, CALL)?;
+            self.prefers_chunks(len) && fits_rounds(len, step) && self.announce_chunks(len, CALL)?;
         if !in_rounds {
             self.publish(&given, CALL)?;
             copy_own(own.as_ref());
@@ -151,7 +151,8 @@ impl ShmColl {
         let longest = longest_step(members - 1);
         let step = len.div_ceil(len.div_ceil(longest).max(1)).next_multiple_of(64).min(longest);
         let is_long = all > BCOPY_MAX as u64;
-        let in_rounds = pays(all, members) && fits_rounds(len, step) && self.announce_chunks(all, CALL)?;
+        let in_rounds =
+            self.prefers_chunks(all) && fits_rounds(len, step) && self.announce_chunks(all, CALL)?;
         if !in_rounds {
             // Zero-copy data must stay unchanged until all have read them.
             let copied = if is_long && input.is_none() { Some(output.copied()?) } else { None };

@@ -135,12 +135,11 @@ impl ShmColl {
     /// Copies the next round's operands of the others' parts to the ring.
     fn publish_operands(&mut self, rounds: &mut Rounds<'_>) -> Result<()> {
         let (round, members) = (rounds.published, self.processes.len());
-        if let Some((memory, at)) = self.ring.chunk(round) {
-            for member in self.others() {
-                let part = rounds.part(members, round, member);
-                let data = rounds.given.elements(part.start, part.end - part.start)?;
-                data.load_to(memory, at + member * rounds.lane)?;
-            }
+        let is_shared = self.core.is_oversubscribed();
+        for member in self.others() {
+            let part = rounds.part(members, round, member);
+            let data = rounds.given.elements(part.start, part.end - part.start)?;
+            self.ring.store(round, member * rounds.lane, &data, is_shared)?;
         }
         self.ring.set_use(self.number, round);
         rounds.published += 1;
@@ -182,9 +181,7 @@ impl ShmColl {
             into.reduce(&operand, op)?;
         }
         if rounds.reduction.to_all || rounds.result.is_none() {
-            if let Some((memory, at)) = self.ring.chunk(round) {
-                into.load_to(memory, at + self.me * rounds.lane)?;
-            }
+            self.ring.store(round, self.me * rounds.lane, &into, self.core.is_oversubscribed())?;
             self.mark(Stage::Reduced, round + 1);
         }
         rounds.reduced += 1;

@@ -2,7 +2,10 @@
 //! A ring is longer than what one operation needs at a time: so the next operation begins with chunks that have left the caches of
 //! their readers, and need not be taken from them. A member allocates its ring for its first long data.
 
+use transport::{StoreMeter, Stores};
 use verbs::{Buf, Mr, RemoteAddr};
+
+use crate::memory::Buffer;
 
 /// Bytes of a chunk, which together with the readers' copy of it stays in the second-level cache.
 pub(super) const CHUNK: usize = 64 << 10;
@@ -22,6 +25,8 @@ pub(super) struct OwnRing {
     next: u64,
     /// For each chunk of the ring, the operation and the round that used it last.
     uses: [(u64, u64); CHUNKS as usize],
+    /// The costs of stores to it.
+    meter: StoreMeter,
 }
 
 impl OwnRing {
@@ -48,14 +53,36 @@ impl OwnRing {
         self.memory.take()
     }
 
-    /// The memory, and the offset of a round's chunk in it. `None` before the first data.
-    pub(super) fn chunk(&self, round: u64) -> Option<(&Buf, usize)> {
-        Some((self.memory.as_ref()?.buf(), offset_of(self.first + round)))
+    /// Copies data to an offset in a round's chunk: by the stores that cost less, unless the ring `is_shared` by members that share
+    /// processors, where no time says what a store costs. Does nothing without memory.
+    ///
+    /// # Errors
+    /// Those of the memory.
+    pub(super) fn store(
+        &mut self,
+        round: u64,
+        offset: usize,
+        data: &Buffer,
+        is_shared: bool,
+    ) -> verbs::Result<()> {
+        let Some(memory) = self.memory.as_ref().map(Mr::buf) else { return Ok(()) };
+        let (chunk, len) = (self.first + round, data.len() as usize);
+        let at = offset_of(chunk) + offset;
+        // In the first lap, pages of the ring appear in this process, which costs more than stores do.
+        if is_shared || chunk < CHUNKS {
+            return data.load_for_peer(memory, at, false);
+        }
+        self.meter.store(len, |stores| data.load_for_peer(memory, at, stores == Stores::Bypassing))
     }
 
     /// The operation and the round after which the chunk of a round is free; zeros if it was never used.
     pub(super) fn last_use(&self, round: u64) -> (u64, u64) {
         self.uses[((self.first + round) % CHUNKS) as usize]
+    }
+
+    /// Whether plain stores to it cost less than others, as [`StoreMeter::is_near`] says.
+    pub(super) fn is_near(&mut self) -> bool {
+        self.meter.is_near()
     }
 
     /// A round of an operation uses its chunk.

@@ -167,7 +167,8 @@ impl Engine {
                     self.receive_short(number, &short);
                 }
                 Next::Other if self.receive_next_message(number) => {}
-                Next::Other => return StoredReceive::MustPost,
+                // A posted receive gets the data directly. For a receive that is posted later, the data would be kept.
+                Next::Other | Next::Begun => return StoredReceive::MustPost,
                 Next::Nothing => return StoredReceive::NotYet { connection: Some(number) },
             }
         }
@@ -290,8 +291,8 @@ impl Engine {
         for _ in 0..STORED_MAX {
             match self.transport.next(number) {
                 Next::Short(short) => self.receive_short(number, &short),
-                Next::Other if self.receive_next_message(number) => {}
-                Next::Other | Next::Nothing => return,
+                Next::Other | Next::Begun if self.receive_next_message(number) => {}
+                Next::Other | Next::Begun | Next::Nothing => return,
             }
         }
     }
@@ -328,10 +329,13 @@ impl Engine {
                 self.receive_eager(&envelope, answer.map(MatchReport::Peer), what, place);
             }
             // Its header is shorter than the longest, so that a slot may have room for all of it.
-            Message::Direct { match_key, length } if length == what.len as u64 => {
+            Message::Begin { match_key, length } if length == what.len as u64 => {
                 self.receive_eager(&Envelope { source: from, match_key }, None, what, place);
             }
-            Message::Direct { .. } => self.transport.refuse(from),
+            // The device reports the beginning of a message whose rest it can read.
+            Message::Begin { .. } if place.is_slot() => self.transport.refuse(from),
+            Message::Begin { .. } => self.handle_begun(from, what, place),
+            Message::Frag => self.handle_fragment(from, what, place),
             Message::Rts { match_key, id, at } => {
                 let (envelope, rts) = (Envelope { source: from, match_key }, RtsInfo { id, at });
                 match self.matching.match_arrival(&envelope) {

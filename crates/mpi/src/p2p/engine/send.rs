@@ -35,6 +35,15 @@ impl Mode {
     }
 }
 
+/// How a send completes.
+#[derive(Clone, Copy, Default)]
+struct SendTraits {
+    /// It completes only when a receive has matched it.
+    awaits_fin: bool,
+    /// The program waits for it in a blocking call.
+    blocks: bool,
+}
+
 impl Engine {
     /// Starts a send.
     ///
@@ -47,13 +56,28 @@ impl Engine {
         buffer: &Buffer,
         mode: Mode,
     ) -> Result<Started> {
+        self.start_send(to, match_key, buffer, (mode, false))
+    }
+
+    /// Starts a send. With `blocks` the caller waits for its completion next, so that this process makes progress and answers the
+    /// receiver.
+    ///
+    /// # Errors
+    /// As [`Engine::send`].
+    pub(crate) fn start_send(
+        &mut self,
+        to: u32,
+        match_key: MatchKey,
+        buffer: &Buffer,
+        (mode, blocks): (Mode, bool),
+    ) -> Result<Started> {
         self.host.charge_step(Step::Call, 1);
         if let Some(piece) = buffer.piece().filter(|_| mode.is_plain())
             && self.try_send(to, match_key, piece)
         {
             return Ok(Started::Completed(Status::empty()));
         }
-        self.send_slow_path(to, match_key, buffer, mode)
+        self.send_slow_path(to, match_key, buffer, (mode, blocks))
     }
 
     /// Sends a short message, if it can be stored immediately into the receiver's memory. Returns whether it was; if not, nothing
@@ -75,23 +99,23 @@ impl Engine {
         to: u32,
         match_key: MatchKey,
         buffer: &Buffer,
-        mode: Mode,
+        (mode, blocks): (Mode, bool),
     ) -> Result<Started> {
         if mode == Mode::Buffered {
             return self.send_buffered(to, match_key, buffer);
         }
-        self.dispatch(to, match_key, Cow::Borrowed(buffer), None, mode == Mode::Synchronous)
+        let traits = SendTraits { awaits_fin: mode == Mode::Synchronous, blocks };
+        self.dispatch(to, match_key, Cow::Borrowed(buffer), None, traits)
     }
 
-    /// Sends the program's data, or a copy, by the protocol from the endpoint's table. With `awaits_fin` the send completes
-    /// only when a receive has matched it.
+    /// Sends the program's data, or a copy of them, by the protocol from the endpoint's table.
     fn dispatch(
         &mut self,
         to: u32,
         match_key: MatchKey,
         buffer: Cow<'_, Buffer>,
         copy: Option<Vec<u8>>,
-        awaits_fin: bool,
+        SendTraits { awaits_fin, blocks }: SendTraits,
     ) -> Result<Started> {
         if let Some(portals) = self.portals(match_key.context) {
             let copy = copy.map(|bytes| Buffer::from_bytes(&bytes)).transpose()?;
@@ -102,8 +126,9 @@ impl Engine {
             return self.send_to_self(match_key, copy.unwrap_or_else(|| buffer.to_vec()), awaits_fin);
         }
         let in_place = copy.is_none() && !buffer.is_noncontiguous();
-        let has = Conditions::new(in_place, !awaits_fin);
+        let has = Conditions::new(in_place, !awaits_fin, blocks);
         match self.transport.protocol(to, buffer.len(), has)? {
+            Proto::EagerFrag => self.store_fragments(to, match_key, &buffer),
             Proto::EagerDirect => self.send_direct(to, match_key, &buffer),
             // The receiver chooses between the two.
             Proto::RndvGet | Proto::RndvShm => self.send_rndv_get(to, match_key, &buffer, copy),
@@ -140,7 +165,7 @@ impl Engine {
         let copy = buffer.to_vec();
         self.host.charge_copy(buffer.len());
         if let Started::InProgress(key) =
-            self.dispatch(to, match_key, Cow::Borrowed(buffer), Some(copy), false)?
+            self.dispatch(to, match_key, Cow::Borrowed(buffer), Some(copy), SendTraits::default())?
             && let Some(operation) = self.operations.get_mut(key)
         {
             (operation.is_detached, operation.buffered) = (true, Some(Box::new(share)));

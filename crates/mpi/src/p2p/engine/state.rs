@@ -9,7 +9,7 @@ use pmi::profile::Traffic;
 use crate::coll::check::CallHistory;
 use crate::error::{Error, Result};
 use crate::p2p::bsend_space::BsendSpaces;
-use crate::p2p::kept::{KeptMessages, RestSink};
+use crate::p2p::kept::{KeptMessages, Rest};
 use crate::p2p::matching::{MatchCriteria, Matching};
 use crate::p2p::operation::{OpState, Operation, Table, UnexpectedBody};
 use crate::p2p::over_portals::{self, Portals, PortalsStarted};
@@ -57,8 +57,8 @@ pub(crate) struct Engine {
     pub(super) matching: Matching<SlotKey, UnexpectedBody>,
     /// Long messages that arrived before their receives.
     pub(super) kept: KeptMessages,
-    /// Where the rest goes of the message that a process has begun to send, and how many bytes it has.
-    pub(super) rest_sinks: BTreeMap<u32, (RestSink, u64)>,
+    /// For each process that has begun to send a message, its rest.
+    pub(super) rests: BTreeMap<u32, Rest>,
     pub(super) operations: Table<Operation>,
     pub(super) tasks: Vec<(SlotKey, Box<dyn Task>)>,
     /// A task may be able to continue.
@@ -103,7 +103,7 @@ impl Engine {
             rank,
             matching: Matching::default(),
             kept: KeptMessages::default(),
-            rest_sinks: BTreeMap::new(),
+            rests: BTreeMap::new(),
             operations: Table::default(),
             tasks: Vec::new(),
             tasks_ready: false,
