@@ -101,13 +101,14 @@ struct Progress {
 }
 
 impl Progress {
-    /// Whether a round of a source can be read. In place, a member must have published its own first.
+    /// Whether a round of a source can be read. In place, a member must have published its own first, and all of its rounds before it
+    /// reads a whole buffer.
     fn is_ready(&self, slots: &ShmSlots, member: usize) -> bool {
         let round = self.read[member];
         round < self.published
             && match self.origins[member] {
                 Origin::Unknown => slots.has_published(member, self.number),
-                Origin::Whole(_) => true,
+                Origin::Whole(_) => self.published == self.rounds,
                 Origin::Ring(_) => slots.has(member, Stage::Published, self.number, round + 1),
             }
     }
