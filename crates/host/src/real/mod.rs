@@ -38,11 +38,16 @@ const YIELD_NS_MIN: u32 = 1_000;
 const BUSY_YIELD_NS: u64 = 100_000;
 /// How long waits sleep immediately after such a yield.
 const BUSY_SPAN: Span = Span::from_ms(100);
-/// How long a wait polls before it sleeps if each waiter has its own core. It does not yield: other threads get their
-/// turn anyway, and a thread that gets the core by a yield keeps it for milliseconds. This is several times the wake-up
-/// time of an idle core, up to 50 us in a virtual machine: otherwise each of two sleepers would find the other's
-/// wake-up too long to wait for, and sleep again.
+/// How long a wait polls before it may sleep if each waiter has its own core. This is several times the wake-up time of
+/// an idle core, up to 50 us in a virtual machine: otherwise each of two sleepers would find the other's wake-up too
+/// long to wait for, and sleep again.
 const POLL_NS_DEDICATED: u64 = 200_000;
+/// Polls of such a wait before it reads the clock at each further one. It yields no earlier than after [`POLL_NS_DEDICATED`]:
+/// other threads get their turn anyway, and a thread that gets the core by a yield keeps it for milliseconds.
+const POLLS_BEFORE_CLOCK: u32 = 1024;
+/// How long such a wait yields before it sleeps, unless a computing thread got the core by a yield. An answer from
+/// another host takes up to milliseconds; after this time a wake-up is only a hundredth of it.
+const YIELD_NS_DEDICATED: u64 = 5_000_000;
 /// How long waiters that share cores yield before they sleep: the awaited thread runs within that time, unless it
 /// computes.
 const YIELD_NS_OVERSUBSCRIBED: u64 = 1_000_000;
@@ -91,6 +96,10 @@ impl Real {
         }
     }
 
+    fn waited_ns(&self, wait: &WaitLoop) -> u64 {
+        self.now().since(wait.began).as_ns()
+    }
+
     /// Runs every hook once; takes about as long as the pause between two polls.
     #[cold]
     fn run_hooks(&self) {
@@ -120,7 +129,10 @@ impl HostOps for Real {
         let spins = match self.oversubscribed.load(Ordering::Relaxed) {
             _ if wait.polls => POLLS_BEFORE_YIELD,
             OVERSUBSCRIBED => 0,
-            DEDICATED => u32::MAX,
+            DEDICATED if wait.count < POLLS_BEFORE_CLOCK || self.waited_ns(wait) <= POLL_NS_DEDICATED => {
+                u32::MAX
+            }
+            DEDICATED => 0,
             _ => EAGER_POLLS,
         };
         let has_hooks = wait.polls && self.has_hooks.load(Ordering::Relaxed);
@@ -153,15 +165,12 @@ impl HostOps for Real {
     }
 
     fn should_sleep(&self, wait: &WaitLoop) -> bool {
-        let now = self.now();
-        let waited_ns = now.since(wait.began).as_ns();
+        let is_busy = || self.now().as_ps() < self.busy_until.load(Ordering::Relaxed);
+        let waited_ns = self.waited_ns(wait);
         match self.oversubscribed.load(Ordering::Relaxed) {
-            DEDICATED => waited_ns > POLL_NS_DEDICATED,
+            DEDICATED => waited_ns > YIELD_NS_DEDICATED || (waited_ns > POLL_NS_DEDICATED && is_busy()),
             OVERSUBSCRIBED => waited_ns > YIELD_NS_OVERSUBSCRIBED,
-            _ => {
-                now.as_ps() < self.busy_until.load(Ordering::Relaxed)
-                    || waited_ns > u64::from(self.yield_ns.load(Ordering::Relaxed))
-            }
+            _ => is_busy() || waited_ns > u64::from(self.yield_ns.load(Ordering::Relaxed)),
         }
     }
 
@@ -343,7 +352,7 @@ mod tests {
             host.set_oversubscribed(false);
             let (wakeup, polls, sleeps) = (EventCount::new(), Default::default(), Default::default());
             let source = Stirring { wakeup, polls, sleeps, last };
-            let (began, long) = (host.now(), Span::from_ns(5 * POLL_NS_DEDICATED));
+            let (began, long) = (host.now(), Span::from_ns(5 * YIELD_NS_DEDICATED));
             let attempt = || {
                 source.polls.set(source.polls.get() + 1);
                 let has_ended = if last == 0 { source.sleeps.get() > 0 } else { host.now() - began >= long };
