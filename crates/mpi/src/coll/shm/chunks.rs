@@ -176,6 +176,7 @@ impl ShmColl {
         let first = match progress.origins[member] {
             Origin::Unknown => {
                 progress.origins[member] = self.find_origin(exchange, member)?;
+                self.mark_taken(exchange, progress);
                 return Ok(());
             }
             Origin::Whole(at) => {
@@ -197,13 +198,13 @@ impl ShmColl {
         Ok(())
     }
 
-    /// Marks the rounds that this member has read of all sources, if their number has grown. Sources with a ring wait for that mark
-    /// before they reuse a chunk.
+    /// Marks the rounds that this member has read of all sources with a ring, if their number has grown. These sources wait for that
+    /// mark before they reuse a chunk. A source that exposes its buffer does not, and may be read last.
     fn mark_taken(&mut self, exchange: &Exchange<'_>, progress: &mut Progress) {
         let sources = || self.others().filter(|member| exchange.sources & (1 << member) != 0);
-        let taken = sources().map(|member| progress.read[member]).min().unwrap_or(0);
-        let has_ring = sources().any(|member| matches!(progress.origins[member], Origin::Ring(_)));
-        if has_ring && taken > progress.taken {
+        let of_rings = sources().filter(|member| !matches!(progress.origins[*member], Origin::Whole(_)));
+        let taken = of_rings.map(|member| progress.read[member]).min().unwrap_or(0);
+        if taken > progress.taken {
             progress.taken = taken;
             self.mark(Stage::Taken, taken);
         }
