@@ -82,6 +82,7 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_send_ops: 
         sq_sig_all: init.sq_sig_all != 0,
         mtu: None,
         reported_qp_num: Some(number),
+        split_receives: false,
     };
     init.cap = ibv_qp_cap {
         max_send_wr: cap.max_send_wr,
