@@ -1,6 +1,7 @@
 /* Measures an MPI library from outside: the same program under each of them.
 
-     probe CELL...        a cell is NAME:BYTES, such as latency:8, allreduce:1048576, barrier:0, memory:0
+     probe CELL...        a cell is NAME:BYTES, such as latency:8, allreduce:1048576, barrier:0, memory:0;
+                          with NAME:BYTES+SOURCE+SINK, the buffers begin so many bytes behind the beginning of a page
 
    Rank 0 prints a line for each cell: `NAME:BYTES UNIT VALUE...`, one value a sample.
 
@@ -10,6 +11,8 @@
      bibw        both ways at once (osu_bibw), ns a message of one way
      overlap     rank 0 sends to rank 1, which waits for it, and computes meanwhile what takes as long as such a message: which part
                  of the shorter one was hidden (IMB-NBC's definition), from 0 to 1
+     exchange100, exchange300, exchange1000
+                 both ranks begin to send and to receive, compute for so many microseconds, and wait for both, ns
      put, get    rank 0 operates on rank 1's window and flushes, under MPI_Win_lock_all; rank 1 waits in a receive (OSU's osu_put_latency
                  and osu_get_latency), ns
      putepoch, getepoch
@@ -35,6 +38,8 @@ enum { WINDOW = 64, SAMPLES_MIN = 5, SAMPLES_MAX = 100, ROUNDS_MAX = 1 << 20 };
 static const double BATCH_NS = 100e3, CELL_NS = 60e6;
 
 static int rank, size, bytes;
+/* The cell as it was named. */
+static const char *cell_name;
 static char *out, *in;
 static MPI_Request requests[2 * WINDOW];
 
@@ -164,6 +169,23 @@ static double overlap(int rounds)
     return hidden < 0 ? 0 : hidden > 1 ? 1 : hidden;
 }
 
+static double exchange(int rounds, double span)
+{
+    double began = now();
+    for (int i = 0; i < rounds && rank < 2; i++) {
+        MPI_Irecv(in, bytes, MPI_BYTE, 1 - rank, 1, MPI_COMM_WORLD, &requests[0]);
+        MPI_Isend(out, bytes, MPI_BYTE, 1 - rank, 1, MPI_COMM_WORLD, &requests[1]);
+        for (double until = now() + span; now() < until;)
+            continue;
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    }
+    return (now() - began) / rounds;
+}
+
+static double exchange100(int rounds) { return exchange(rounds, 100e3); }
+static double exchange300(int rounds) { return exchange(rounds, 300e3); }
+static double exchange1000(int rounds) { return exchange(rounds, 1000e3); }
+
 /* What others reach of this rank, where a cell is about that. */
 static MPI_Win window;
 
@@ -285,6 +307,8 @@ static const struct {
     {"bcast", "ns", NULL, bcast},        {"reduce", "ns", NULL, reduce},       {"allreduce", "ns", NULL, allreduce},
     {"allgather", "ns", NULL, allgather}, {"alltoall", "ns", NULL, alltoall},
     {"put", "ns", put, NULL},            {"get", "ns", get, NULL},             {"fetchadd", "ns", fetchadd, NULL},
+    {"exchange100", "ns", exchange100, NULL}, {"exchange300", "ns", exchange300, NULL},
+    {"exchange1000", "ns", exchange1000, NULL},
     {"putepoch", "ns", putepoch, NULL},  {"getepoch", "ns", getepoch, NULL},
     {"putwindow", "ns", putwindow, NULL}, {"getwindow", "ns", getwindow, NULL},
 };
@@ -321,7 +345,7 @@ static void measure(int kind)
     }
     if (rank != 0)
         return;
-    printf("%s:%d %s", CELLS[kind].name, bytes, CELLS[kind].unit);
+    printf("%s %s", cell_name, CELLS[kind].unit);
     for (int i = 0; i < samples; i++)
         printf(" %.4g", values[i]);
     printf("\n");
@@ -340,13 +364,25 @@ static void begin_epochs(void)
     MPI_Group_free(&world);
 }
 
+/* A buffer that begins `offset` bytes behind the beginning of a page, or wherever malloc puts it if that is negative; `base` is to be
+   freed. */
+static char *buffer(size_t room, int offset, void **base)
+{
+    enum { PAGE = 4096 };
+    *base = offset < 0 ? malloc(room) : aligned_alloc(PAGE, (room + (size_t)offset + PAGE) / PAGE * PAGE);
+    return *base && offset > 0 ? (char *)*base + offset : *base;
+}
+
 static int cell(const char *word)
 {
     const char *colon = strchr(word, ':');
+    int source_at = -1, sink_at = -1;
+    void *source, *sink;
     size_t room, length = colon ? (size_t)(colon - word) : 0;
     if (!colon)
         return -1;
-    bytes = atoi(colon + 1);
+    cell_name = word;
+    sscanf(colon + 1, "%d+%d+%d", &bytes, &source_at, &sink_at);
     if (length == 6 && !strncmp(word, "memory", length)) {
         memory();
         return 0;
@@ -357,8 +393,8 @@ static int cell(const char *word)
         int has_epochs = CELLS[kind].pairs == putepoch || CELLS[kind].pairs == getepoch || CELLS[kind].pairs == putwindow ||
                          CELLS[kind].pairs == getwindow;
         room = (size_t)(bytes + 64) * (size_t)(has_epochs ? WINDOW : size);
-        out = malloc(room);
-        in = malloc(room);
+        out = buffer(room, source_at, &source);
+        in = buffer(room, sink_at, &sink);
         if (!out || !in)
             return -1;
         memset(out, 1, room);
@@ -381,8 +417,8 @@ static int cell(const char *word)
             MPI_Win_unlock_all(window);
             MPI_Win_free(&window);
         }
-        free(out);
-        free(in);
+        free(source);
+        free(sink);
         return 0;
     }
     return -1;

@@ -13,6 +13,10 @@ pub(crate) enum Setting {
     Tcp2,
     /// Four ranks over TCP on the loopback interface; ours over iWARP.
     Tcp4,
+    /// Two ranks on two hosts that a cable connects.
+    Net2,
+    /// Four ranks, two on each of these hosts.
+    Net4,
     /// Two ranks, shared memory, empty program.
     Start,
     /// 64 ranks, shared memory, empty program.
@@ -20,13 +24,13 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Shm2, Self::Shm4, Self::Tcp2, Self::Tcp4, Self::Start, Self::Idle64];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Shm2, Self::Shm4, Self::Tcp2, Self::Tcp4, Self::Net2, Self::Net4, Self::Start, Self::Idle64];
 
     pub(crate) fn ranks(self) -> u32 {
         match self {
-            Self::Shm2 | Self::Tcp2 | Self::Start => 2,
-            Self::Shm4 | Self::Tcp4 => 4,
+            Self::Shm2 | Self::Tcp2 | Self::Net2 | Self::Start => 2,
+            Self::Shm4 | Self::Tcp4 | Self::Net4 => 4,
             Self::Idle64 => 64,
         }
     }
@@ -38,7 +42,12 @@ impl Setting {
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", if self.is_tcp() { "tcp" } else { "shm" }, self.ranks())
+        let transport = match self {
+            Self::Tcp2 | Self::Tcp4 => "tcp",
+            Self::Net2 | Self::Net4 => "net",
+            Self::Shm2 | Self::Shm4 | Self::Start | Self::Idle64 => "shm",
+        };
+        write!(f, "{transport} {}", self.ranks())
     }
 }
 
@@ -142,7 +151,7 @@ const fn cell(setting: Setting, probe: &'static str, bound: Bound, compared_with
 
 use Bound::{Least, Most, Speed, Time};
 use ComparedWith::{Better, Mpich, Nothing, OpenMpi};
-use Setting::{Idle64, Shm2, Shm4, Start, Tcp2, Tcp4};
+use Setting::{Idle64, Net2, Net4, Shm2, Shm4, Start, Tcp2, Tcp4};
 
 /// Collective operations with long messages, the same in each setting.
 const LONG_COLLECTIVES: [&str; 8] = [
@@ -156,7 +165,15 @@ const LONG_COLLECTIVES: [&str; 8] = [
     "alltoall:1048576",
 ];
 
-/// All cells, in the order of the table.
+/// All cells between two hosts, in the order of the table.
+pub(crate) fn net_cells() -> Vec<Cell> {
+    let two = |probe| cell(Net2, probe, Time(0.95), Better);
+    let four = |probe| cell(Net4, probe, Time(0.95), Better);
+    let pairs = ["latency:8", "latency:65536", "latency:1048576", "bandwidth:65536", "bandwidth:1048576"];
+    pairs.map(two).into_iter().chain(LONG_COLLECTIVES.map(four)).collect()
+}
+
+/// All cells on one host, in the order of the table.
 pub(crate) fn cells() -> Vec<Cell> {
     let long = |setting| LONG_COLLECTIVES.map(|probe| cell(setting, probe, Time(0.9), Better));
     let mut cells: Vec<Cell> = SHORT.into();
@@ -166,7 +183,7 @@ pub(crate) fn cells() -> Vec<Cell> {
 }
 
 /// Operations between two ranks, and collective operations with short messages.
-const SHORT: [Cell; 26] = [
+const SHORT: [Cell; 32] = [
     cell(Shm2, "latency:8", Time(0.6), OpenMpi),
     cell(Shm2, "latency:1024", Time(0.8), Better),
     cell(Shm2, "latency:4096", Time(0.8), Better),
@@ -177,6 +194,9 @@ const SHORT: [Cell; 26] = [
     cell(Shm2, "bandwidth:4194304", Speed(1.5), Better),
     cell(Shm2, "bibw:1048576", Speed(1.0), Better),
     cell(Shm2, "overlap:1048576", Least(0.8), Nothing),
+    cell(Shm2, "exchange100:1048576", Time(1.0), Better),
+    cell(Shm2, "exchange300:1048576", Time(1.0), Better),
+    cell(Shm2, "exchange1000:1048576", Time(1.0), Better),
     cell(Shm2, "put:8", Time(1.0), OpenMpi),
     cell(Shm2, "get:8", Time(1.0), OpenMpi),
     cell(Shm2, "fetchadd:8", Time(0.8), Better),
@@ -193,6 +213,9 @@ const SHORT: [Cell; 26] = [
     cell(Tcp2, "bandwidth:1048576", Speed(1.1), Better),
     cell(Tcp2, "put:1048576", Speed(1.1), Better),
     cell(Tcp2, "overlap:1048576", Least(0.8), Nothing),
+    cell(Tcp2, "exchange100:1048576", Time(1.0), Better),
+    cell(Tcp2, "exchange300:1048576", Time(1.0), Better),
+    cell(Tcp2, "exchange1000:1048576", Time(1.0), Better),
 ];
 
 /// Cells that are a whole program each.

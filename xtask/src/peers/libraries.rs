@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::cells::{Program, Setting};
+use super::network::{INTERFACE, Network};
 use xtask::python::{MPICH, OPEN_MPI, folder, installed};
 use xtask::workspace::{Workspace, run};
 
@@ -98,6 +99,38 @@ impl Library {
                 let carriers = if setting.is_tcp() { "tcp,self" } else { "sm,self" };
                 command.args(["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"]);
                 command.args(["--mca", "pml", "ob1", "--mca", "btl", carriers]);
+            }
+        }
+        command.args(["-n", &setting.ranks().to_string()]).arg(self.folder.join(self.kind.file(program)));
+        command
+    }
+
+    /// The command that starts a program with as many ranks on each of two hosts; the caller appends the probes.
+    pub(crate) fn job_across(&self, network: &Network, setting: Setting, program: Program) -> Command {
+        let per_host = (setting.ranks() / 2).to_string();
+        let hosts = Network::hosts();
+        let mut command = network.on_first();
+        command.env_remove("LD_LIBRARY_PATH").arg(&self.launcher);
+        match self.kind {
+            LibraryKind::Ours => {
+                command.env("NICETY_NETWORK", Network::subnet());
+                command.args(["mpirun", "--rsh"]).arg(network.agent());
+                command.args(["--host", &hosts.map(|host| format!("{host}:{per_host}")).join(",")]);
+            }
+            LibraryKind::Mpich => {
+                // The shell of the other host does not inherit this; the launcher hands over what it is told.
+                let libraries = self.launcher.with_file_name("").join("../lib");
+                command.args(["-launcher", "ssh", "-launcher-exec"]).arg(network.agent());
+                command.args(["-iface", INTERFACE, "-hosts", &hosts.join(","), "-ppn", &per_host]);
+                command.args(["-genv", "LD_LIBRARY_PATH"]).arg(libraries);
+                command.args(["-genv", "MPIR_CVAR_CH4_NETMOD", "ofi", "-genv", "FI_PROVIDER", "tcp"]);
+            }
+            LibraryKind::OpenMpi => {
+                command.args(["--allow-run-as-root", "--bind-to", "none", "--prtemca", "plm_ssh_agent"]);
+                command.arg(network.agent()).args(["--prtemca", "prte_if_include", INTERFACE]);
+                command.args(["--host", &hosts.map(|host| format!("{host}:{per_host}")).join(",")]);
+                command.args(["--mca", "pml", "ob1", "--mca", "btl", "tcp,sm,self"]);
+                command.args(["--mca", "btl_tcp_if_include", INTERFACE]);
             }
         }
         command.args(["-n", &setting.ranks().to_string()]).arg(self.folder.join(self.kind.file(program)));

@@ -7,6 +7,8 @@
 //! | `libraries` | the libraries: installation, programs built for each, and the start of a job |
 //! | `cells` | what is measured, and the bound of each |
 //! | `table` | medians, ratios and the table |
+//! | `network` | two hosts as network namespaces, and the cable between them |
+//! | `offsets` | latency by the offsets of both buffers |
 //! | `output` | a program's output under a library |
 //! | `paper` | the experiments of the paper on MPI over iWARP, for `nicety reproduce mpi-iwarp --real` |
 //!
@@ -16,6 +18,8 @@
 
 mod cells;
 mod libraries;
+mod network;
+mod offsets;
 mod output;
 mod paper;
 mod table;
@@ -24,6 +28,7 @@ use anyhow::{Result, ensure};
 
 use cells::{Cell, Program, Setting};
 use libraries::Library;
+use network::Network;
 use output::{median_of, output_of};
 use table::Measurements;
 use xtask::python;
@@ -45,6 +50,13 @@ pub(crate) struct Options {
     /// a file for `nicety reproduce mpi-iwarp --real FILE`.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "list", "install"])]
     paper: Option<std::path::PathBuf>,
+    /// Measure between two hosts instead, network namespaces with a cable of this rate and delay, such as 10g,50us. Needs the right to
+    /// create network namespaces and TUN devices.
+    #[arg(long, value_name = "RATE,DELAY", conflicts_with_all = ["paper", "install"])]
+    network: Option<network::Cable>,
+    /// Measure latency with 16 pairs of offsets of the buffers instead, and print how much depends on them.
+    #[arg(long, conflicts_with_all = ["paper", "install", "network", "only", "list"])]
+    offsets: bool,
     /// Print the cells and their bounds.
     #[arg(long)]
     list: bool,
@@ -55,7 +67,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let wanted = |cell: &&Cell| {
         options.only.is_empty() || options.only.iter().any(|part| cell.to_string().contains(part))
     };
-    let cells = cells::cells();
+    let cells = if options.network.is_some() { cells::net_cells() } else { cells::cells() };
     let wanted: Vec<&Cell> = cells.iter().filter(wanted).collect();
     ensure!(!wanted.is_empty(), "no cell has this name; `cargo xtask peers --list` prints all");
     if options.list {
@@ -70,6 +82,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if let Some(file) = &options.paper {
         return paper::run(workspace, &libraries, options.turns, file);
     }
+    if options.offsets {
+        return offsets::run(workspace, &libraries, options.turns);
+    }
+    let network = options.network.map(|cable| Network::new(workspace, &python::folder(workspace), cable));
+    let network = network.transpose()?;
     let mut measured = Measurements::default();
     for turn in 0..options.turns {
         for (setting, program) in jobs() {
@@ -83,7 +100,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             for library in &libraries {
                 let name = program.name();
                 eprintln!("turn {} of {}: {name}, {setting}, {}", turn + 1, options.turns, library.name);
-                for (cell, value) in job(workspace, library, (setting, program), &cells)? {
+                for (cell, value) in job(workspace, library, network.as_ref(), (setting, program), &cells)? {
                     measured.add(cell, library.name, value);
                 }
             }
@@ -102,10 +119,14 @@ fn jobs() -> impl Iterator<Item = (Setting, Program)> {
 fn job<'a>(
     workspace: &Workspace,
     library: &Library,
+    network: Option<&Network>,
     (setting, program): (Setting, Program),
     cells: &[&'a Cell],
 ) -> Result<Vec<(&'a Cell, f64)>> {
-    let mut command = library.job(setting, program);
+    let mut command = match network {
+        Some(network) => library.job_across(network, setting, program),
+        None => library.job(setting, program),
+    };
     command.args(cells.iter().filter(|cell| !cell.is_start_up()).map(|cell| cell.probe));
     let began = std::time::Instant::now();
     let all = output_of(workspace, library.name, &mut command)?;
