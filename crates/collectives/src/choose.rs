@@ -4,7 +4,8 @@ use crate::cost::{Case, Cost, Costs};
 use crate::schedule::Schedule;
 use crate::task::{CollKind, Task};
 use crate::{
-    allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter, shared,
+    allgather, allreduce, alltoall, barrier, bcast, gather, hosts, reduce, reduce_scatter, scan, scatter,
+    shared,
 };
 use std::fmt::Write;
 
@@ -59,6 +60,8 @@ enum Requirement {
     PowerOfTwo,
     /// Memory shared by all ranks.
     Shared,
+    /// Several hosts, some of which have several ranks.
+    Hosts,
 }
 
 impl Requirement {
@@ -71,6 +74,7 @@ impl Requirement {
                 Some("the number of ranks is no power of two")
             }
             Self::Shared => shared::unsupported_reason(case),
+            Self::Hosts => hosts::unsupported_reason(case),
             _ => None,
         }
     }
@@ -98,11 +102,13 @@ algorithms! {
     Barrier "flat" Nothing barrier::flat::cost, barrier::flat::plan;
     Barrier "direct" Nothing barrier::direct::cost, barrier::direct::plan;
     Barrier "shared" Shared shared::barrier;
+    Barrier "hosts" Hosts hosts::barrier_cost, hosts::barrier;
     Bcast "binomial" Nothing bcast::binomial::cost, bcast::binomial::plan;
     Bcast "scatter-ring" Nothing bcast::scatter_ring::cost, bcast::scatter_ring::plan;
     Bcast "chain" Nothing bcast::chain::cost, bcast::chain::plan;
     Bcast "flat" Nothing bcast::flat::cost, bcast::flat::plan;
     Bcast "shared" Shared shared::bcast;
+    Bcast "hosts" Hosts hosts::bcast_cost, hosts::bcast;
     Gather "linear" Nothing gather::linear::cost, gather::linear::plan;
     Gather "binomial" EqualBlocks gather::binomial::cost, gather::binomial::plan;
     Scatter "linear" Nothing scatter::linear::cost, scatter::linear::plan;
@@ -112,6 +118,7 @@ algorithms! {
     Allgather "bruck" Nothing allgather::bruck::cost, allgather::bruck::plan;
     Allgather "direct" Nothing allgather::direct::cost, allgather::direct::plan;
     Allgather "shared" Shared shared::allgather;
+    Allgather "hosts" Hosts hosts::allgather_cost, hosts::allgather;
     Alltoall "pairwise" Nothing alltoall::pairwise::cost, alltoall::pairwise::plan;
     Alltoall "bruck" EqualBlocks alltoall::bruck::cost, alltoall::bruck::plan;
     Alltoall "direct" Nothing alltoall::direct::cost, alltoall::direct::plan;
@@ -120,12 +127,14 @@ algorithms! {
     Reduce "rabenseifner" Commutative reduce::rabenseifner::cost, reduce::rabenseifner::plan;
     Reduce "flat" Nothing reduce::flat::cost, reduce::flat::plan;
     Reduce "shared" Shared shared::reduce;
+    Reduce "hosts" Hosts hosts::reduce_cost, hosts::reduce;
     Allreduce "recursive-doubling" Nothing allreduce::recursive_doubling::cost, allreduce::recursive_doubling::plan;
     Allreduce "rabenseifner" Commutative allreduce::rabenseifner::cost, allreduce::rabenseifner::plan;
     Allreduce "ring" Commutative allreduce::ring::cost, allreduce::ring::plan;
     Allreduce "flat" Nothing allreduce::flat::cost, allreduce::flat::plan;
     Allreduce "direct" Nothing allreduce::direct::cost, allreduce::direct::plan;
     Allreduce "shared" Shared shared::reduce;
+    Allreduce "hosts" Hosts hosts::allreduce_cost, hosts::allreduce;
     ReduceScatter "in-order" Nothing reduce_scatter::in_order::cost, reduce_scatter::in_order::plan;
     ReduceScatter "halving" Commutative reduce_scatter::halving::cost, reduce_scatter::halving::plan;
     ReduceScatter "pairwise" Commutative reduce_scatter::pairwise::cost, reduce_scatter::pairwise::plan;

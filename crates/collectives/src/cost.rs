@@ -37,6 +37,8 @@ pub struct Case {
     /// Bytes that each rank can show to all others at a time in shared memory. Longer data are read from the owner's buffer. 0
     /// without shared memory.
     pub shared: u64,
+    /// Number of hosts that the ranks are on; 1 if that is not known.
+    pub hosts: usize,
 }
 
 /// The critical path of an algorithm: its sequential messages, bytes and reduced bytes.

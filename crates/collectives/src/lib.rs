@@ -19,8 +19,8 @@
 //! - A span is elements of one of the call's datatypes, plain bytes, or a window of the packed form of either. Data that are only
 //!   moved are divided by bytes, so that ranks with different types divide them alike; data to reduce are divided between elements.
 //! - `MPI_IN_PLACE` is an input whose spans are in the output. It changes the assignment of buffers, not the algorithm.
-//! - The order of reductions depends only on the number of ranks, the root and the algorithm: the same call with the same costs
-//!   gives the same bits. An operator that is not commutative gets its operands in rank order. All ranks of an allreduce get the
+//! - The order of reductions depends only on the number of ranks, their hosts, the root and the algorithm: the same call with the
+//!   same costs gives the same bits. An operator that is not commutative gets its operands in rank order. All ranks of an allreduce get the
 //!   same bits.
 //! - All ranks must choose alike: they use the same costs and, where sizes differ between ranks, no size.
 
@@ -37,6 +37,7 @@ mod cost;
 mod fold;
 mod gather;
 mod halving;
+mod hosts;
 mod inter;
 mod neighbour;
 mod reduce;

@@ -22,6 +22,9 @@ pub enum ElementType {
     Receive(usize),
 }
 
+/// Numbers of scratch buffers from here on are those of the schedule to which this one will be appended.
+const OUTER: usize = usize::MAX / 2;
+
 /// Elements in a buffer, or a window of their packed form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
@@ -77,6 +80,15 @@ impl Span {
     pub fn elements(self, first: i64, end: i64) -> Self {
         let displacement = self.displacement + first * self.extent;
         Self::new(self.buffer, self.datatype, displacement, end - first, self.extent, self.size)
+    }
+
+    /// The span as the task of a schedule names it that will be appended to the span's own: that schedule numbers its scratch
+    /// buffers from 0 on.
+    pub(crate) fn as_outer(self) -> Self {
+        match self.buffer {
+            SpanBuffer::Scratch(number) => Self { buffer: SpanBuffer::Scratch(OUTER + number), ..self },
+            SpanBuffer::Input | SpanBuffer::Output => self,
+        }
     }
 
     /// The bytes `first..end` of the packed form. A part depends only on sizes, so that ranks with different types agree on it.
@@ -197,6 +209,33 @@ impl Schedule {
         let before = self.steps.len();
         self.steps.extend(&other.steps);
         self.ends.extend(other.ends.iter().map(|end| before + end));
+    }
+
+    /// Appends the rounds of a schedule of some ranks, the members: its peers are their numbers in the list.
+    pub(crate) fn append_among(&mut self, other: &Self, members: &[usize]) {
+        let buffers = self.scratch.len();
+        let moved = |span: &Span| match span.buffer {
+            SpanBuffer::Scratch(number) => {
+                let number = number.checked_sub(OUTER).unwrap_or(buffers + number);
+                Span { buffer: SpanBuffer::Scratch(number), ..*span }
+            }
+            SpanBuffer::Input | SpanBuffer::Output => *span,
+        };
+        let rank = |peer: &Peer| match peer {
+            Peer::Local(number) => Peer::Local(members[*number]),
+            Peer::Remote(number) => Peer::Remote(*number),
+        };
+        let before = self.steps.len();
+        self.steps.extend(other.steps.iter().map(|step| match step {
+            Step::Send { peer, span } => Step::Send { peer: rank(peer), span: moved(span) },
+            Step::Receive { peer, span } => Step::Receive { peer: rank(peer), span: moved(span) },
+            Step::Reduce { from, into, operands } => {
+                Step::Reduce { from: moved(from), into: moved(into), operands: *operands }
+            }
+            Step::Copy { from, to } => Step::Copy { from: moved(from), to: moved(to) },
+        }));
+        self.ends.extend(other.ends.iter().map(|end| before + end));
+        self.scratch.extend(&other.scratch);
     }
 
     /// A new scratch buffer of bytes.

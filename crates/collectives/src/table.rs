@@ -61,8 +61,16 @@ pub fn table(size: usize, costs: Costs, most: u64) -> String {
         gamma * 1024e6
     );
     for kind in CollKind::ALL {
-        let case =
-            Case { kind, size, bytes: 0, commutative: true, equal_blocks: true, segment: 0, shared: 0 };
+        let case = Case {
+            kind,
+            size,
+            bytes: 0,
+            commutative: true,
+            equal_blocks: true,
+            segment: 0,
+            shared: 0,
+            hosts: 1,
+        };
         let usual = size_ranges(case, costs, most);
         write_lines(&mut text, kind.name(), kind, &usual);
         let other = match kind {

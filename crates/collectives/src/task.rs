@@ -175,6 +175,8 @@ pub struct Task {
     pub commutative: bool,
     /// Segment size of a pipeline, in bytes; the same on all ranks.
     pub segment: u64,
+    /// The host of each rank, as numbers from 0 on; empty if all are on one host, or that is not known. The same on all ranks.
+    pub hosts: Arc<[usize]>,
 }
 
 impl Task {

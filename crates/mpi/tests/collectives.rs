@@ -454,6 +454,17 @@ fn collectives_go_on_with_more_ranks_than_cores() {
     in_threads("shm", 8, Connect::OnDemand, all);
 }
 
+/// Goal: messages through the leaders of hosts give the right results. Method: nominal hosts with two and three ranks, and a real
+/// device, since simulated machines do not distinguish hosts.
+#[test]
+fn collectives_between_hosts_match_a_reference() {
+    fn all(process: &Process) {
+        (1..=10).for_each(|seed| random_calls(process, seed));
+    }
+    support::in_threads_of_hosts("shm", 7, 3, all);
+    support::in_threads_of_hosts("shm", 5, 2, all);
+}
+
 /// Two groups of different sizes do each collective once.
 fn intercommunicator_collectives(process: &Process) {
     let world = process.world();

@@ -2,7 +2,9 @@
 //! commutative, and the cost.
 
 use crate::run::{EXTENTS, FREE, GAP, Matrix, Rank, SIZE, World, matrix, multiply, to_bytes};
-use collectives::{Algorithm, Blocks, Case, CollKind, Costs, ElementType, Root, Span, SpanBuffer, Task};
+use collectives::{
+    Algorithm, Blocks, Case, CollKind, Costs, ElementType, Peer, Root, Span, SpanBuffer, Step, Task,
+};
 
 const RANKS: std::ops::RangeInclusive<usize> = 1..=17;
 
@@ -17,6 +19,28 @@ struct Call {
     step: i64,
     in_place: bool,
     commutative: bool,
+    placement: Placement,
+}
+
+/// The hosts of the ranks.
+#[derive(Clone, Copy, Debug)]
+enum Placement {
+    OneHost,
+    /// This many consecutive ranks on each host.
+    Rows(usize),
+    /// In turns on this many hosts.
+    Turns(usize),
+}
+
+impl Placement {
+    /// The host of each rank.
+    fn hosts(self, size: usize) -> Vec<usize> {
+        match self {
+            Self::OneHost => Vec::new(),
+            Self::Rows(ranks) => (0..size).map(|rank| rank / ranks).collect(),
+            Self::Turns(hosts) => (0..size).map(|rank| rank % hosts).collect(),
+        }
+    }
 }
 
 /// A vector of elements with the buffer's send or receive type.
@@ -115,14 +139,25 @@ impl Call {
             _ => (vector(input), vector(SpanBuffer::Output)),
         };
         let (size, root, commutative) = (self.size, Root::Rank(self.root), self.commutative);
-        Task { rank, size, remote_size: 0, root, input, output, commutative, segment: 100 }
+        Task {
+            rank,
+            size,
+            remote_size: 0,
+            root,
+            input,
+            output,
+            commutative,
+            segment: 100,
+            hosts: self.placement.hosts(self.size).into(),
+        }
     }
 
     fn case(&self) -> Case {
         let bytes = SIZE as u64 * self.count as u64;
         let bytes = if self.kind == CollKind::ReduceScatter { bytes * self.size as u64 } else { bytes };
         let (kind, size, commutative) = (self.kind, self.size, self.commutative);
-        Case { kind, size, bytes, commutative, equal_blocks: self.step == 0, segment: 100, shared: 0 }
+        let hosts = self.placement.hosts(size).into_iter().max().map_or(1, |last| last + 1);
+        Case { kind, size, bytes, commutative, equal_blocks: self.step == 0, segment: 100, shared: 0, hosts }
     }
 
     /// The initial value of a rank's block for another, or of an element of its vector.
@@ -192,6 +227,23 @@ impl Call {
         (0..self.size).map(rank).collect()
     }
 
+    /// The bytes of all messages between ranks of different hosts.
+    fn bytes_between_hosts(&self, algorithm: &Algorithm) -> u64 {
+        let hosts = self.placement.hosts(self.size);
+        let mut bytes = 0;
+        for rank in 0..self.size {
+            let schedule = algorithm.plan(&self.task(rank)).expect("a schedule");
+            for step in (0..schedule.rounds()).flat_map(|round| schedule.steps(round)) {
+                if let Step::Send { peer: Peer::Local(to), span } = step
+                    && hosts[rank] != hosts[*to]
+                {
+                    bytes += span.bytes;
+                }
+            }
+        }
+        bytes
+    }
+
     fn check(&self, algorithm: &Algorithm, seed: u64) {
         let ranks = self.ranks(algorithm);
         let initial: Vec<Vec<u8>> = ranks.iter().map(|rank| rank.output.clone()).collect();
@@ -235,7 +287,8 @@ fn calls(kind: CollKind, size: usize) -> Vec<Call> {
                         || (!reduces && commutative)
                         || (kind == CollKind::Barrier && count > 0);
                     if !is_meaningless {
-                        calls.push(Call { kind, size, root, count, step, in_place, commutative });
+                        let placement = Placement::OneHost;
+                        calls.push(Call { kind, size, root, count, step, in_place, commutative, placement });
                     }
                 }
             }
@@ -257,6 +310,75 @@ fn check_kind(kind: CollKind) {
         }
     }
     assert!(checked >= 17, "{kind:?}: only {checked} calls");
+}
+
+/// Goal: the algorithm for several hosts gives the right result wherever ranks are, and sends each byte to a host once. Method: rows
+/// and turns of ranks; the messages between hosts are counted.
+#[test]
+fn hosts_exchange_each_byte_once() {
+    let placements = [Placement::Rows(2), Placement::Rows(3), Placement::Turns(2), Placement::Turns(3)];
+    let kinds =
+        [CollKind::Barrier, CollKind::Bcast, CollKind::Allgather, CollKind::Reduce, CollKind::Allreduce];
+    let mut checked = 0;
+    for kind in kinds {
+        for (size, placement) in RANKS.flat_map(|size| placements.map(|placement| (size, placement))) {
+            for call in calls(kind, size).into_iter().map(|call| Call { placement, ..call }) {
+                let Ok(algorithm) = Algorithm::by_name("hosts", &call.case()) else { continue };
+                call.check(algorithm, checked);
+                checked += 1;
+                let vector = call.count as u64 * SIZE as u64;
+                let hosts = call.case().hosts as u64;
+                let sent = call.bytes_between_hosts(algorithm);
+                let most = match kind {
+                    CollKind::Bcast | CollKind::Reduce => vector * (hosts - 1),
+                    // Leaders reduce by recursive doubling, with a fold.
+                    CollKind::Allreduce => vector * hosts * u64::from(hosts.ilog2() + 1),
+                    CollKind::Allgather => {
+                        let all = (0..size).map(|rank| call.length(rank) as u64).sum::<u64>();
+                        all * SIZE as u64 * (hosts - 1)
+                    }
+                    _ => 0,
+                };
+                assert!(sent <= most, "{call:?}: {sent} bytes between hosts, at most {most}");
+            }
+        }
+    }
+    assert!(checked > 1000, "only {checked} calls");
+}
+
+#[test]
+fn hosts_are_distinguished_where_some_share_ranks() {
+    let costs = Costs { alpha: 40e-6, gap: 20e-6, beta: 2e-10, gamma: 0.0 };
+    for (size, hosts, expected) in [(8, 2, true), (8, 4, true), (9, 2, true), (8, 8, false), (8, 1, false)] {
+        for (kind, bytes) in
+            [(CollKind::Allreduce, 8), (CollKind::Bcast, 1 << 20), (CollKind::Allgather, 1 << 20)]
+        {
+            let case = Case {
+                kind,
+                size,
+                bytes,
+                commutative: true,
+                equal_blocks: true,
+                segment: 0,
+                shared: 0,
+                hosts,
+            };
+            let name = collectives::choose(case, costs).algorithm.name;
+            assert_eq!(name == "hosts", expected, "{kind:?} of {bytes} B by {size} on {hosts}: {name}");
+        }
+    }
+    let call = Call {
+        kind: CollKind::Reduce,
+        size: 4,
+        root: 0,
+        count: 1,
+        step: 0,
+        in_place: false,
+        commutative: false,
+        placement: Placement::Rows(2),
+    };
+    let error = Algorithm::by_name("hosts", &call.case()).expect_err("operands would be swapped");
+    assert!(error.to_string().contains("not commutative"), "{error}");
 }
 
 macro_rules! kinds {
@@ -289,7 +411,9 @@ fn cost_equals_the_critical_path_of_a_run() {
     for kind in CollKind::ALL {
         for size in [1, 2, 3, 4, 5, 7, 8, 11, 16, 17] {
             let count = if kind == CollKind::Barrier { 0 } else { 16 * 17 };
-            let call = Call { kind, size, root: 0, count, step: 0, in_place: false, commutative: true };
+            let placement = Placement::OneHost;
+            let call =
+                Call { kind, size, root: 0, count, step: 0, in_place: false, commutative: true, placement };
             for algorithm in Algorithm::all_for(kind)
                 .filter(|algorithm| algorithm.unsupported_reason(&call.case()).is_none())
             {

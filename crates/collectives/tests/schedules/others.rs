@@ -55,7 +55,17 @@ impl Inter {
             }
             _ => (one(SpanBuffer::Input), one(SpanBuffer::Output)),
         };
-        Task { rank, size, remote_size, root, input, output, commutative: false, segment: 64 }
+        Task {
+            rank,
+            size,
+            remote_size,
+            root,
+            input,
+            output,
+            commutative: false,
+            segment: 64,
+            hosts: [].into(),
+        }
     }
 
     fn fold(&self, group: usize, element: usize) -> Matrix {
@@ -231,7 +241,7 @@ fn lists_of_neighbours() {
 const COSTS: Costs = Costs { alpha: 1e-6, gap: 1e-6, beta: 1e-10, gamma: 1e-10 };
 
 fn case(kind: CollKind, size: usize, bytes: u64) -> Case {
-    Case { kind, size, bytes, commutative: true, equal_blocks: true, segment: 1, shared: 0 }
+    Case { kind, size, bytes, commutative: true, equal_blocks: true, segment: 1, shared: 0, hosts: 1 }
 }
 
 #[test]

@@ -83,7 +83,9 @@ impl Comm {
         let (rank, size) = (self.rank() as usize, self.size() as usize);
         let remote_size = self.remote_group().map_or(0, |group| group.size() as usize);
         let commutative = op.as_ref().is_none_or(Op::is_commutative);
-        let mut task = Task { rank, size, remote_size, root, input, output, commutative, segment: u64::MAX };
+        let hosts = if self.is_inter() { [].into() } else { self.hosts()? };
+        let mut task =
+            Task { rank, size, remote_size, root, input, output, commutative, segment: u64::MAX, hosts };
         let mut called = None;
         let schedule = match kind {
             Participants::Neighbours(neighbours) => plan_neighbours(&neighbours, &task.input, &task.output),
@@ -94,7 +96,9 @@ impl Comm {
             }
             Participants::All(kind) => {
                 called = Some(CollCall::new(kind, root, bytes));
-                let case = Case { kind, size, bytes, commutative, equal_blocks, segment: 0, shared: 0 };
+                let hosts = task.hosts.iter().max().map_or(1, |last| last + 1);
+                let case =
+                    Case { kind, size, bytes, commutative, equal_blocks, segment: 0, shared: 0, hosts };
                 let choice = self.core().tuning().choose(case);
                 task.segment = choice.segment;
                 let none = || Error::new(Class::INTERN, "an algorithm without memory or schedule was chosen");

@@ -120,8 +120,16 @@ mod tests {
                 kinds.into_iter().flat_map(|kind| (0..=30).map(move |at| (kind, 1_u64 << at)))
             {
                 let size = size as usize;
-                let case =
-                    Case { kind, size, bytes, commutative: true, equal_blocks: true, segment: 0, shared };
+                let case = Case {
+                    kind,
+                    size,
+                    bytes,
+                    commutative: true,
+                    equal_blocks: true,
+                    segment: 0,
+                    shared,
+                    hosts: 1,
+                };
                 assert_eq!(choose(case, costs).algorithm.name, "shared", "{case:?}");
             }
         }
@@ -138,8 +146,16 @@ mod tests {
             (CollKind::Allreduce, 256 << 10, "recursive-doubling"),
             (CollKind::Allreduce, 1 << 20, "rabenseifner"),
         ] {
-            let case =
-                Case { kind, size: 4, bytes, commutative: true, equal_blocks: true, segment: 0, shared: 0 };
+            let case = Case {
+                kind,
+                size: 4,
+                bytes,
+                commutative: true,
+                equal_blocks: true,
+                segment: 0,
+                shared: 0,
+                hosts: 1,
+            };
             assert_eq!(choose(case, costs).algorithm.name, name, "{kind:?} of {bytes} bytes");
         }
     }
@@ -149,7 +165,16 @@ mod tests {
         let costs = Tuning::costs_of(&fabric::attr("shm").expect("it opens"));
         for bytes in [8, 16 << 10, 1 << 20, 64 << 20] {
             let (kind, equal_blocks) = (CollKind::Allreduce, true);
-            let case = Case { kind, size: 2, bytes, commutative: true, equal_blocks, segment: 0, shared: 0 };
+            let case = Case {
+                kind,
+                size: 2,
+                bytes,
+                commutative: true,
+                equal_blocks,
+                segment: 0,
+                shared: 0,
+                hosts: 1,
+            };
             assert_eq!(choose(case, costs).algorithm.name, "recursive-doubling", "{bytes} bytes");
         }
     }

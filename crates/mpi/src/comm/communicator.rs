@@ -31,6 +31,8 @@ struct Inner {
     remote: Option<Group>,
     topology: Option<Topology>,
     rank: i32,
+    /// The host of each member, once known ([`Comm::hosts`]).
+    hosts: OnceLock<Arc<[usize]>>,
     /// How many blocking and how many nonblocking collective operations have been started.
     collectives: [AtomicU32; 2],
     /// The next tag for parts of partitioned messages.
@@ -84,6 +86,7 @@ impl Comm {
             remote,
             topology,
             rank,
+            hosts: OnceLock::new(),
             collectives: Default::default(),
             parts: AtomicU32::new(0),
             properties: Lock::default(),
@@ -148,6 +151,11 @@ impl Comm {
     #[inline]
     pub fn id(&self) -> u64 {
         self.0.id
+    }
+
+    /// What [`Comm::hosts`] has found.
+    pub(crate) fn known_hosts(&self) -> &OnceLock<Arc<[usize]>> {
+        &self.0.hosts
     }
 
     /// The rank of this process (MPI 5.0, section 7.4.1).

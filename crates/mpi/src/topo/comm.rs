@@ -66,16 +66,8 @@ impl Comm {
         if !reorder {
             return Ok(None);
         }
-        let mut names = Vec::new();
-        let mut hosts = Vec::with_capacity(size);
-        for process in &self.group().members()[..size] {
-            let node = self.core().with(|engine| engine.transport.address_of(*process))?.node;
-            hosts.push(names.iter().position(|name| *name == node).unwrap_or(names.len()));
-            if hosts.last() == Some(&names.len()) {
-                names.push(node);
-            }
-        }
-        Ok((names.len() > 1).then_some(hosts))
+        let hosts = self.number_hosts(size)?;
+        Ok((hosts.iter().max() > Some(&0)).then_some(hosts))
     }
 
     fn check_intra(&self) -> Result<()> {

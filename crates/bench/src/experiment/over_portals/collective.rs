@@ -149,6 +149,7 @@ impl Plan {
             equal_blocks: true,
             segment: u64::MAX,
             shared: 0,
+            hosts: 1,
         };
         let algorithm = Algorithm::by_name(algorithm(kind, ranks), &case);
         let algorithm = algorithm.map_err(|error| Fault::Meaningless(error.to_string()))?;
@@ -168,6 +169,7 @@ impl Plan {
             output,
             commutative: true,
             segment: u64::MAX,
+            hosts: [].into(),
         };
         let each = if kind.reduces() { NUMBER } else { 1 };
         let without = || Fault::Meaningless(format!("{} has no messages", algorithm.name));

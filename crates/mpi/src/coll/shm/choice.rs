@@ -113,7 +113,16 @@ fn case_of(comm: &Comm, call: &Collective) -> Option<Case> {
         _ => return None,
     };
     let commutative = op.is_none_or(|op| op.is_commutative());
-    Some(Case { kind, size, bytes: 1, commutative, equal_blocks: true, segment: 0, shared: BCOPY_MAX as u64 })
+    Some(Case {
+        kind,
+        size,
+        bytes: 1,
+        commutative,
+        equal_blocks: true,
+        segment: 0,
+        shared: BCOPY_MAX as u64,
+        hosts: 1,
+    })
 }
 
 #[cfg(test)]
