@@ -167,7 +167,8 @@ fn to_us(seconds: f64) -> f64 {
 /// The choices for a kind of collective by size; unusual calls have entries of their own where their choice differs.
 fn chosen_algorithms(kind: CollKind, (ranks, shared): (u32, u64), costs: Costs) -> Vec<ChosenAlgorithm> {
     let (size, bytes) = (ranks as usize, 0);
-    let case = Case { kind, size, bytes, commutative: true, equal_blocks: true, segment: 0, shared, hosts: 1 };
+    let case =
+        Case { kind, size, bytes, commutative: true, equal_blocks: true, segment: 0, shared, hosts: 1 };
     let line = |calls, range: SizeRange| ChosenAlgorithm {
         collective: kind.name(),
         calls,
