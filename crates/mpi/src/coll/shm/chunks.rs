@@ -88,13 +88,14 @@ struct Progress {
 }
 
 impl Progress {
-    /// Whether a round of a source can be read. In place, a member must have published its own first.
+    /// Whether a round of a source can be read. In place, a member must have published its own first, and all of its rounds before it
+    /// reads a whole buffer.
     fn is_ready(&self, slots: &ShmSlots, member: usize) -> bool {
         let round = self.read[member];
         round < self.published
             && match self.origins[member] {
                 Origin::Unknown => slots.has_published(member, self.number),
-                Origin::Whole(_) => true,
+                Origin::Whole(_) => self.published == self.rounds,
                 Origin::Ring(_) => slots.has(member, Stage::Published, self.number, round + 1),
             }
     }
@@ -166,6 +167,7 @@ impl ShmColl {
         let first = match progress.origins[member] {
             Origin::Unknown => {
                 progress.origins[member] = self.find_origin(exchange, member)?;
+                self.mark_taken(exchange, progress);
                 return Ok(());
             }
             Origin::Whole(at) => {
@@ -187,13 +189,13 @@ impl ShmColl {
         Ok(())
     }
 
-    /// Marks the rounds that this member has read of all sources, if their number has grown. Sources with a ring wait for that mark
-    /// before they reuse a chunk.
+    /// Marks the rounds that this member has read of all sources with a ring, if their number has grown. These sources wait for that
+    /// mark before they reuse a chunk. A source that exposes its buffer does not, and may be read last.
     fn mark_taken(&mut self, exchange: &Exchange<'_>, progress: &mut Progress) {
         let sources = || self.others().filter(|member| exchange.sources & (1 << member) != 0);
-        let taken = sources().map(|member| progress.read[member]).min().unwrap_or(0);
-        let has_ring = sources().any(|member| matches!(progress.origins[member], Origin::Ring(_)));
-        if has_ring && taken > progress.taken {
+        let of_rings = sources().filter(|member| !matches!(progress.origins[*member], Origin::Whole(_)));
+        let taken = of_rings.map(|member| progress.read[member]).min().unwrap_or(0);
+        if taken > progress.taken {
             progress.taken = taken;
             self.mark(Stage::Taken, taken);
         }
