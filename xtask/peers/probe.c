@@ -382,6 +382,7 @@ static int cell(const char *word)
     if (!colon)
         return -1;
     cell_name = word;
+    bytes = 0;
     sscanf(colon + 1, "%d+%d+%d", &bytes, &source_at, &sink_at);
     if (length == 6 && !strncmp(word, "memory", length)) {
         memory();

@@ -60,7 +60,7 @@ enum Requirement {
     PowerOfTwo,
     /// Memory shared by all ranks.
     Shared,
-    /// Several hosts, some of which have several ranks.
+    /// Several hosts, and more ranks than hosts.
     Hosts,
 }
 

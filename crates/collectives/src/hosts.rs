@@ -1,11 +1,11 @@
-//! Collectives of ranks on several hosts: the ranks of a host reduce or gather to one of them, its leader; leaders exchange
-//! messages between the hosts; and each leader sends the result to the ranks of its host. Each byte passes once between two hosts
-//! where other algorithms, which do not distinguish hosts, send it for each rank.
+//! Collectives of ranks on several hosts. Each host has a leader: the host's ranks reduce or gather to it, leaders exchange
+//! messages between the hosts, and each leader sends the result to its host's ranks. Each byte passes once between two hosts; the
+//! other algorithms do not distinguish hosts, and send it for each rank.
 //!
 //! The leader of the root's host is the root; of others it is their first rank. Between leaders the algorithm depends on the
 //! number of hosts and bytes only, so that a rank needs no costs. The order of a reduction also depends on the ranks of each host.
 //!
-//! Cost: that of the algorithm between leaders, and messages within a host, each of which costs a fraction of one between hosts.
+//! Cost: the algorithm between leaders, and messages within a host at a sixteenth of the cost.
 
 use crate::allreduce::{rabenseifner, recursive_doubling};
 use crate::barrier::{dissemination, send_signal, wait_signal};
@@ -200,8 +200,8 @@ pub(crate) fn allreduce(task: &Task) -> Schedule {
     schedule
 }
 
-/// Leaders forward the blocks of whole hosts around a ring. While a leader receives those of one host, it sends those that it
-/// received before to the ranks of its host.
+/// Leaders forward the blocks of whole hosts around a ring. While a leader receives the blocks of one host, it sends the blocks of
+/// the previous host to the ranks of its own.
 pub(crate) fn allgather(task: &Task) -> Schedule {
     let (mut schedule, groups) = (Schedule::default(), Groups::new(task, None));
     let (leader, hosts) = (groups.leader(), groups.leaders.len());

@@ -15,7 +15,7 @@ pub(crate) enum Setting {
     Tcp4,
     /// Two ranks on two hosts that a cable connects.
     Net2,
-    /// Four ranks, two on each of these hosts.
+    /// Four ranks, two on each of two hosts.
     Net4,
     /// Two ranks, shared memory, empty program.
     Start,

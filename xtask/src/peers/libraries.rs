@@ -118,7 +118,7 @@ impl Library {
                 command.args(["--host", &hosts.map(|host| format!("{host}:{per_host}")).join(",")]);
             }
             LibraryKind::Mpich => {
-                // The shell of the other host does not inherit this; the launcher hands over what it is told.
+                // Ranks on the other host do not inherit the launcher's environment.
                 let libraries = self.launcher.with_file_name("").join("../lib");
                 command.args(["-launcher", "ssh", "-launcher-exec"]).arg(network.agent());
                 command.args(["-iface", INTERFACE, "-hosts", &hosts.join(","), "-ppn", &per_host]);

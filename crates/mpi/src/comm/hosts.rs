@@ -8,7 +8,7 @@ use crate::error::Result;
 impl Comm {
     /// The host of each member of the local group, as numbers from 0 on; empty if all are on one host. The same at all members.
     ///
-    /// Also empty in simulated time: a modelled library does not distinguish hosts, as those that the papers measured did not.
+    /// Also empty in simulated time: the libraries of the papers did not distinguish hosts.
     ///
     /// # Errors
     /// The process manager's.

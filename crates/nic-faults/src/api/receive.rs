@@ -123,7 +123,7 @@ impl ReceiveFaults {
         Ok(())
     }
 
-    /// Posts the receives whose time has come; all of them if the queue pair has failed, which flushes them.
+    /// Posts all due receives; if the queue pair has failed, all receives, so that they are flushed.
     pub(crate) fn drain(
         &self,
         has_failed: bool,
