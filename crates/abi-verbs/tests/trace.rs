@@ -64,5 +64,8 @@ fn program_that_is_killed_leaves_its_trace() {
     let job = job(&file);
     let process = &job.processes[0];
     let sends = queues(process).into_iter().find(|queue| queue.is_send).expect("a send queue");
-    assert_eq!((sends.posted, sends.open, process.trace.has_ended), (3, 3, false));
+    // The library may have polled the completions of the first two.
+    assert_eq!((sends.posted, process.trace.has_ended), (3, false));
+    assert!((1..=3).contains(&sends.open), "{sends:?}");
+    assert_eq!(process.requests.all.last().map(|request| request.completed), Some(None));
 }
