@@ -1,8 +1,8 @@
 //! [`roce`]: the requests of a trace as a capture of RoCE v2 packets, for Wireshark.
 //!
 //! The packets are made up: a device in software sends none. A request becomes one packet when it is posted, and its completion the
-//! acknowledgement, response or NAK that a card would get then. The data of messages are not in a trace, so packets end behind their
-//! headers, and their lengths say how long they would be. Formats: IBA volume 1, chapter 9, and annex A17.
+//! acknowledgement, response or NAK that a card would get then. The data of messages are not in a trace: packets have zeros instead,
+//! without which Wireshark reports them as malformed. Formats: IBA volume 1, chapter 9, and annex A17.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,12 +16,12 @@ use crate::select::Selection;
 
 /// The UDP port of RoCE v2 (IBA annex A17.3.1).
 const ROCE_PORT: u16 = 4791;
-/// The longest datagram; longer messages would be several packets.
-const DATAGRAM_MAX: usize = 65_000;
+/// The longest datagram: 1,024 bytes of data with their headers. Longer messages would be several packets.
+const DATAGRAM_MAX: usize = 1_100;
 
 const COMMENT: &str = "Made up by nicety from a trace: one RoCE v2 packet for each request, and one for its completion, at the times at \
-                       which the program posted and polled. No such packets were sent. Data are cut off; messages of more than 65000 \
-                       bytes are one packet, whose RETH has the true length.";
+                       which the program posted and polled. No such packets were sent. Data are zeros; a message of more than 1 KiB is \
+                       one short packet, whose RETH has the true length.";
 
 /// Operation codes of reliable connections (IBA 9.2.1).
 mod opcode {
@@ -131,12 +131,13 @@ fn base(code: u8, is_solicited: bool, number: u32, psn: u32, wants_answer: bool)
     vec![code, flags, 0xff, 0xff, 0, high, middle, low, asks, psn_high, psn_middle, psn_low]
 }
 
-/// An IP packet from one end to the other, and the bytes that it lacks: data and the invariant CRC.
+/// An IP packet from one end to the other, with zeros for the data and the invariant CRC; and that no bytes are missing.
 fn datagram(from: SocketAddr, to: SocketAddr, number: u32, headers: &[u8], data: usize) -> (Vec<u8>, usize) {
-    let missing = (data + 4).min(DATAGRAM_MAX - headers.len());
+    let mut content = headers.to_vec();
+    content.resize((headers.len() + data + 4).min(DATAGRAM_MAX), 0);
     // A card chooses the source port so that the packets of a connection take one way.
     let from = SocketAddr::new(from.ip(), 0xc000 | (number as u16 & 0x3fff));
-    (udp(from, SocketAddr::new(to.ip(), ROCE_PORT), headers, missing), missing)
+    (udp(from, SocketAddr::new(to.ip(), ROCE_PORT), &content, 0), 0)
 }
 
 fn request_packet(posted: &Record, ends: &Ends, psn: u32) -> (Vec<u8>, usize) {
