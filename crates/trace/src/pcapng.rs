@@ -65,15 +65,16 @@ pub fn header(comment: &str, interface: &str) -> Vec<u8> {
     [block(0x0a0d_0d0a, &section), block(1, &description)].concat()
 }
 
-/// A packet at a time in nanoseconds since 1970. `missing` bytes at its end were sent and are not in the file.
+/// A packet at a time in nanoseconds since 1970.
 #[must_use]
-pub fn packet(unix_ns: u64, bytes: &[u8], missing: usize) -> Vec<u8> {
+pub fn packet(unix_ns: u64, bytes: &[u8]) -> Vec<u8> {
     let mut content = Vec::with_capacity(bytes.len() + 24);
     content.extend_from_slice(&0_u32.to_le_bytes());
     content.extend_from_slice(&((unix_ns >> 32) as u32).to_le_bytes());
     content.extend_from_slice(&(unix_ns as u32).to_le_bytes());
+    // All bytes that were sent are in the file.
     content.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    content.extend_from_slice(&((bytes.len() + missing) as u32).to_le_bytes());
+    content.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     content.extend_from_slice(bytes);
     block(6, &content)
 }
@@ -138,10 +139,10 @@ pub fn tcp(from: SocketAddr, to: SocketAddr, seq: u32, ack: u32, flags: u8, payl
     packet
 }
 
-/// A UDP datagram in an IP packet, without checksum, whose last `missing` bytes are not there.
+/// A UDP datagram in an IP packet, without checksum.
 #[must_use]
-pub fn udp(from: SocketAddr, to: SocketAddr, payload: &[u8], missing: usize) -> Vec<u8> {
-    let len = 8 + payload.len() + missing;
+pub fn udp(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+    let len = 8 + payload.len();
     let (mut packet, _) = ip(from.ip(), to.ip(), UDP, len);
     packet.extend_from_slice(&from.port().to_be_bytes());
     packet.extend_from_slice(&to.port().to_be_bytes());
@@ -155,14 +156,14 @@ pub fn udp(from: SocketAddr, to: SocketAddr, payload: &[u8], missing: usize) -> 
 pub(crate) mod tests {
     use super::*;
 
-    /// The packets of a file: time, length that was sent, and bytes.
-    pub(crate) fn packets(file: &[u8]) -> Vec<(u64, usize, Vec<u8>)> {
+    /// The packets of a file: time and bytes.
+    pub(crate) fn packets(file: &[u8]) -> Vec<(u64, Vec<u8>)> {
         let (mut at, mut found) = (0, Vec::new());
         while at < file.len() {
             if word(file, at) == 6 {
                 let time = u64::from(word(file, at + 12)) << 32 | u64::from(word(file, at + 16));
                 let bytes = file[at + 28..at + 28 + word(file, at + 20) as usize].to_vec();
-                found.push((time, word(file, at + 24) as usize, bytes));
+                found.push((time, bytes));
             }
             at += word(file, at + 4) as usize;
         }
@@ -176,7 +177,7 @@ pub(crate) mod tests {
     #[test]
     fn blocks_have_equal_lengths_at_both_ends() {
         let mut file = header("a comment", "iwarp");
-        file.extend(packet(1 << 33 | 5, &[1, 2, 3], 7));
+        file.extend(packet(1 << 33 | 5, &[1, 2, 3]));
         let (mut at, mut kinds) = (0, Vec::new());
         while at < file.len() {
             let len = word(&file, at + 4) as usize;
@@ -187,7 +188,7 @@ pub(crate) mod tests {
         assert_eq!(kinds, [0x0a0d_0d0a, 1, 6]);
         let last = file.len() - word(&file, file.len() - 4) as usize;
         let fields: Vec<u32> = (2..7).map(|number| word(&file, last + 4 * number)).collect();
-        assert_eq!(fields, [0, 2, 5, 3, 10], "interface, time, and both lengths");
+        assert_eq!(fields, [0, 2, 5, 3, 3], "interface, time, and both lengths");
     }
 
     /// Goal: receivers accept the packets. Method: the checksums of whole packets are those of RFC 1071: 0 with themselves.
@@ -201,8 +202,8 @@ pub(crate) mod tests {
             let all = sum(addresses) + u32::from(TCP) + 25 + sum(&packet[header..]);
             assert_eq!(checksum(all), 0);
             assert!(header == 40 || checksum(sum(&packet[..20])) == 0);
-            let datagram = udp(from, to, b"abc", 10);
-            assert_eq!(&datagram[header + 4..header + 6], &[0, 21]);
+            let datagram = udp(from, to, b"abc");
+            assert_eq!(&datagram[header + 4..header + 6], &[0, 11]);
         }
     }
 }

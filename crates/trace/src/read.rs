@@ -525,7 +525,7 @@ pub(crate) mod tests {
             if let Ok(trace) = read(&file.bytes) {
                 let job = crate::Job::new(vec![("x".into(), trace)]);
                 let all = crate::Selection::default();
-                let _ = (crate::text(&job, &all), crate::chrome(&job, &all));
+                let _ = (crate::text(&job, &all), crate::chrome(&job, &all), crate::roce(&job, &all));
             }
         }
     }

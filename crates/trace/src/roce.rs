@@ -16,12 +16,14 @@ use crate::select::Selection;
 
 /// The UDP port of RoCE v2 (IBA annex A17.3.1).
 const ROCE_PORT: u16 = 4791;
-/// The longest datagram: 1,024 bytes of data with their headers. Longer messages would be several packets.
-const DATAGRAM_MAX: usize = 1_100;
+/// The most data of a packet. On a card, a longer message is several packets of this path MTU.
+const DATA_MAX: usize = 1024;
+/// The invariant CRC at the end of a packet (IBA annex A17.3.3).
+const CRC_BYTES: usize = 4;
 
 const COMMENT: &str = "Made up by nicety from a trace: one RoCE v2 packet for each request, and one for its completion, at the times at \
-                       which the program posted and polled. No such packets were sent. Data are zeros; a message of more than 1 KiB is \
-                       one short packet, whose RETH has the true length.";
+                       which the program posted and polled. No such packets were sent. Data and checksums are zeros. A message of more \
+                       than 1 KiB is one packet with 1 KiB; the RETH of a write or read has its true length.";
 
 /// Operation codes of reliable connections (IBA 9.2.1).
 mod opcode {
@@ -67,9 +69,9 @@ pub fn roce(job: &Job, selection: &Selection) -> Vec<u8> {
             if !selection.wants(process, posted) {
                 continue;
             }
-            let mut add = |time_ps: u64, bytes: (Vec<u8>, usize)| {
+            let mut add = |time_ps: u64, bytes: Vec<u8>| {
                 let ns = base_ns.saturating_add(process.axis_ps(time_ps) / 1000);
-                packets.push((ns, packet(ns, &bytes.0, bytes.1)));
+                packets.push((ns, packet(ns, &bytes)));
             };
             add(posted.fields.time_ps, request_packet(posted, ends, own));
             let done = request.completed.filter(|_| !request.is_implied).map(|at| &process.trace.records[at]);
@@ -122,25 +124,37 @@ fn locals(process: &Process) -> HashMap<u32, (SocketAddr, SocketAddr)> {
     events.filter_map(of).collect()
 }
 
-/// The base transport header (IBA 9.2): operation, destination and packet sequence number.
-fn base(code: u8, is_solicited: bool, number: u32, psn: u32, wants_answer: bool) -> Vec<u8> {
-    let [_, high, middle, low] = number.to_be_bytes();
-    let [_, psn_high, psn_middle, psn_low] = psn.to_be_bytes();
-    let flags = if is_solicited { 0x80 } else { 0 };
-    let asks = if wants_answer { 0x80 } else { 0 };
-    vec![code, flags, 0xff, 0xff, 0, high, middle, low, asks, psn_high, psn_middle, psn_low]
+/// A packet of a reliable connection: a base transport header (IBA 9.2), further headers, and zeros for the data.
+struct Message {
+    code: u8,
+    is_solicited: bool,
+    wants_answer: bool,
+    psn: u32,
+    headers: Vec<u8>,
+    data: usize,
 }
 
-/// An IP packet from one end to the other, with zeros for the data and the invariant CRC; and that no bytes are missing.
-fn datagram(from: SocketAddr, to: SocketAddr, number: u32, headers: &[u8], data: usize) -> (Vec<u8>, usize) {
-    let mut content = headers.to_vec();
-    content.resize((headers.len() + data + 4).min(DATAGRAM_MAX), 0);
-    // A card chooses the source port so that the packets of a connection take one way.
-    let from = SocketAddr::new(from.ip(), 0xc000 | (number as u16 & 0x3fff));
-    (udp(from, SocketAddr::new(to.ip(), ROCE_PORT), &content, 0), 0)
+impl Message {
+    /// The IP packet from one end to the queue pair `number` of the other end.
+    fn datagram(&self, (from, from_number): (SocketAddr, u32), (to, number): (SocketAddr, u32)) -> Vec<u8> {
+        let data = self.data.min(DATA_MAX);
+        // The data end at a multiple of four bytes, and the base transport header counts the added bytes (IBA 9.2.4).
+        let pad = data.next_multiple_of(4) - data;
+        let [_, high, middle, low] = number.to_be_bytes();
+        let [_, psn_high, psn_middle, psn_low] = self.psn.to_be_bytes();
+        let flags = u8::from(self.is_solicited) << 7 | (pad as u8) << 4;
+        let asks = u8::from(self.wants_answer) << 7;
+        let mut content =
+            vec![self.code, flags, 0xff, 0xff, 0, high, middle, low, asks, psn_high, psn_middle, psn_low];
+        content.extend_from_slice(&self.headers);
+        content.resize(content.len() + data + pad + CRC_BYTES, 0);
+        // A card chooses the source port so that the packets of a connection take one way.
+        let from = SocketAddr::new(from.ip(), 0xc000 | (from_number as u16 & 0x3fff));
+        udp(from, SocketAddr::new(to.ip(), ROCE_PORT), &content)
+    }
 }
 
-fn request_packet(posted: &Record, ends: &Ends, psn: u32) -> (Vec<u8>, usize) {
+fn request_packet(posted: &Record, ends: &Ends, psn: u32) -> Vec<u8> {
     let fields = &posted.fields;
     let has = |flag: u8| fields.flags & flag != 0;
     let is = |operation: Operation| fields.code == operation as u8;
@@ -159,7 +173,7 @@ fn request_packet(posted: &Record, ends: &Ends, psn: u32) -> (Vec<u8>, usize) {
     } else {
         opcode::SEND
     };
-    let mut headers = base(code, has(flag::SOLICITED), ends.peer_number, psn, has(flag::SIGNALED));
+    let mut headers = Vec::new();
     let is_atomic = is(Operation::CompareSwap) || is(Operation::FetchAdd);
     if !is(Operation::Send) {
         headers.extend_from_slice(&fields.remote.to_be_bytes());
@@ -175,11 +189,13 @@ fn request_packet(posted: &Record, ends: &Ends, psn: u32) -> (Vec<u8>, usize) {
         headers.extend_from_slice(&fields.extra.to_be_bytes());
     }
     let data = if is(Operation::Read) || is_atomic { 0 } else { fields.bytes as usize };
-    datagram(ends.local, ends.peer, ends.number, &headers, data)
+    let (is_solicited, wants_answer) = (has(flag::SOLICITED), has(flag::SIGNALED));
+    let message = Message { code, is_solicited, wants_answer, psn, headers, data };
+    message.datagram((ends.local, ends.number), (ends.peer, ends.peer_number))
 }
 
-/// What the peer answers; `None` if no packet tells of that status.
-fn answer(posted: &Record, done: &Record, ends: &Ends, psn: u32) -> Option<(Vec<u8>, usize)> {
+/// What the peer answers; `None` if a card has no packet for that status.
+fn answer(posted: &Record, done: &Record, ends: &Ends, psn: u32) -> Option<Vec<u8>> {
     // The syndromes of IBA 9.7.5.2.1: acknowledgement without a limit of credits, RNR NAK, NAK codes.
     let syndrome = match crate::names::status(done.fields.result) {
         "SUCCESS" => 0x1f,
@@ -193,14 +209,19 @@ fn answer(posted: &Record, done: &Record, ends: &Ends, psn: u32) -> Option<(Vec<
     let (code, data) = if is(Operation::Read) {
         (opcode::READ_RESPONSE, posted.fields.bytes as usize)
     } else if is(Operation::CompareSwap) || is(Operation::FetchAdd) {
-        (opcode::ATOMIC_ACKNOWLEDGE, 8)
+        (opcode::ATOMIC_ACKNOWLEDGE, 0)
     } else {
         (opcode::ACKNOWLEDGE, 0)
     };
-    let mut headers = base(code, false, ends.number, psn, false);
-    let [_, high, middle, low] = (psn.wrapping_add(1)).to_be_bytes();
-    headers.extend_from_slice(&[syndrome, high, middle, low]);
-    Some(datagram(ends.peer, ends.local, ends.peer_number, &headers, data))
+    // The acknowledgement header: the syndrome, and the number of messages so far.
+    let [_, high, middle, low] = psn.wrapping_add(1).to_be_bytes();
+    let mut headers = vec![syndrome, high, middle, low];
+    if code == opcode::ATOMIC_ACKNOWLEDGE {
+        // The value before the operation is not recorded.
+        headers.extend_from_slice(&[0; 8]);
+    }
+    let message = Message { code, is_solicited: false, wants_answer: false, psn, headers, data };
+    Some(message.datagram((ends.peer, ends.peer_number), (ends.local, ends.number)))
 }
 
 #[cfg(test)]
@@ -209,14 +230,36 @@ mod tests {
     use crate::format::{Fields, entry, kind};
     use crate::read::tests::File;
 
-    #[test]
-    fn requests_and_completions_become_packets() {
+    /// A file with a queue pair 0x30 whose connection is established.
+    fn connected() -> File {
         let mut file = File::new();
         file.qp(3, false);
         file.entry(entry::OBJECT, &[2 | 1 << 32, 1], "");
         let text = file.entry(entry::TEXT, &[], "10.0.0.9:55 with 10.0.0.1:7");
         let code = Event::Established as u8;
         file.record(Fields { kind: kind::EVENT, code, object: 3, extra: text, ..Fields::default() });
+        file
+    }
+
+    /// The packets of a request and of its completion, behind the headers of IP and UDP.
+    fn exchange(request: Fields, result: u16) -> [Vec<u8>; 2] {
+        let mut file = connected();
+        let fields = Fields { kind: kind::SEND, flags: request.flags | flag::SIGNALED, object: 3, ..request };
+        file.record(fields);
+        file.completion(9_000, 0x30, request.id, result);
+        let capture = roce(&Job::new(vec![("x".into(), file.read())]), &Selection::default());
+        let packets = crate::pcapng::tests::packets(&capture);
+        let contents = packets.into_iter().map(|(_, packet)| {
+            let udp_len = usize::from(packet[24]) << 8 | usize::from(packet[25]);
+            assert_eq!(udp_len + 20, packet.len());
+            packet[28..].to_vec()
+        });
+        contents.collect::<Vec<_>>().try_into().expect("two packets")
+    }
+
+    #[test]
+    fn requests_and_completions_become_packets() {
+        let mut file = connected();
         file.record(Fields {
             time_ps: 5_000,
             kind: kind::SEND,
@@ -233,8 +276,8 @@ mod tests {
         let capture = roce(&Job::new(vec![("x".into(), file.read())]), &Selection::default());
         let packets = crate::pcapng::tests::packets(&capture);
         assert_eq!(packets.len(), 2);
-        let (time, len, write) = &packets[0];
-        assert_eq!((*time, *len), (5, 20 + 8 + 28 + 300 + 4));
+        let (time, write) = &packets[0];
+        assert_eq!((*time, write.len()), (5, 20 + 8 + 28 + 300 + 4));
         assert_eq!(write[12..20], [10, 0, 0, 9, 10, 0, 0, 1]);
         assert_eq!(write[22..24], ROCE_PORT.to_be_bytes());
         assert_eq!(write[28..40], [opcode::WRITE, 0, 0xff, 0xff, 0, 0, 0, 0x30, 0x80, 0, 0, 0]);
@@ -242,8 +285,56 @@ mod tests {
             write[40..56],
             [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 1, 2, 3, 4, 0, 0, 1, 0x2c]
         );
-        let (_, _, nak) = &packets[1];
-        assert_eq!((nak[28], nak[40]), (opcode::ACKNOWLEDGE, 0x62));
+        assert!(write[56..].iter().all(|byte| *byte == 0));
+        let (time, nak) = &packets[1];
+        assert_eq!((*time, nak[28], nak[40]), (9, opcode::ACKNOWLEDGE, 0x62));
         assert_eq!(nak[12..20], [10, 0, 0, 1, 10, 0, 0, 9]);
+        assert_eq!(nak[22..24], ROCE_PORT.to_be_bytes());
+    }
+
+    /// Goal: Wireshark finds the end of the data. Method: lengths that are no multiple of four bytes, and that exceed a packet.
+    #[test]
+    fn data_are_padded_and_limited() {
+        for (bytes, data, pad) in
+            [(0, 0, 0), (1, 4, 3), (301, 304, 3), (302, 304, 2), (1023, 1024, 1), (5000, 1024, 0)]
+        {
+            let request = Fields { code: Operation::Write as u8, bytes, ..Fields::default() };
+            let [write, _] = exchange(request, 0);
+            assert_eq!((write.len(), write[1]), (12 + 16 + data + 4, pad << 4), "{bytes}");
+            assert_eq!(write[24..28], bytes.to_be_bytes());
+        }
+        let flags = flag::SOLICITED;
+        let [send, _] = exchange(Fields { flags, bytes: 2, ..Fields::default() }, 0);
+        assert_eq!((send[0], send[1], send.len()), (opcode::SEND, 0x80 | 2 << 4, 12 + 4 + 4));
+    }
+
+    #[test]
+    fn operations_have_their_headers() {
+        let fields = |operation, flags| Fields {
+            code: operation as u8,
+            flags,
+            bytes: 8,
+            extra: 0x0506_0708,
+            ..Fields::default()
+        };
+        for (operation, flags, code, len, answer_code, answer_len) in [
+            (Operation::Send, 0, opcode::SEND, 8, opcode::ACKNOWLEDGE, 4),
+            (Operation::Send, flag::IMM, opcode::SEND_IMM, 4 + 8, opcode::ACKNOWLEDGE, 4),
+            (Operation::Send, flag::INVALIDATE, opcode::SEND_INVALIDATE, 4 + 8, opcode::ACKNOWLEDGE, 4),
+            (Operation::Write, flag::IMM, opcode::WRITE_IMM, 16 + 4 + 8, opcode::ACKNOWLEDGE, 4),
+            (Operation::Read, 0, opcode::READ, 16, opcode::READ_RESPONSE, 4 + 8),
+            (Operation::CompareSwap, 0, opcode::COMPARE_SWAP, 28, opcode::ATOMIC_ACKNOWLEDGE, 4 + 8),
+            (Operation::FetchAdd, 0, opcode::FETCH_ADD, 28, opcode::ATOMIC_ACKNOWLEDGE, 4 + 8),
+        ] {
+            let [request, answer] = exchange(fields(operation, flags), 0);
+            assert_eq!((request[0], request.len()), (code, 12 + len + 4), "{operation:?}");
+            assert_eq!((answer[0], answer.len()), (answer_code, 12 + answer_len + 4), "{operation:?}");
+            assert_eq!(answer[12..16], [0x1f, 0, 0, 1]);
+            if flags != 0 {
+                assert_eq!(request[len..len + 4], [5, 6, 7, 8], "before the 8 bytes of data and the CRC");
+            }
+        }
+        let [_, refused] = exchange(fields(Operation::Read, 0), 6);
+        assert_eq!((refused[0], refused.len(), refused[12]), (opcode::ACKNOWLEDGE, 12 + 4 + 4, 0x62));
     }
 }

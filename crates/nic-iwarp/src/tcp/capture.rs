@@ -131,7 +131,7 @@ impl Capture {
 impl Output {
     fn segment(&mut self, from: SocketAddr, to: SocketAddr, seq: u32, ack: u32, flags: u8, payload: &[u8]) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_nanos() as u64);
-        let block = pcapng::packet(now, &pcapng::tcp(from, to, seq, ack, flags, payload), 0);
+        let block = pcapng::packet(now, &pcapng::tcp(from, to, seq, ack, flags, payload));
         if self.written > BYTES_MAX {
             return;
         }
