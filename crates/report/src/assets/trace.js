@@ -9,7 +9,9 @@
   const LANE = 9, STEPS = 34, AXIS = 16, FAILED = 1;
   // The first bar may be long after the start of the process.
   const first = data.rows.reduce((least, row) => row.bars.reduce((least, bar) => Math.min(least, bar[0]), least), data.end);
-  const margin = Math.max((data.end - first) * 0.01, 1e-3);
+  // Differences of times below this are lost in rounding; steps of the axis are larger.
+  const finest = Math.max(1e-4, data.end * 1e-12);
+  const margin = Math.max((data.end - first) * 0.01, 10 * finest);
   const whole = [Math.max(first - margin, 0), data.end + margin];
   let view = whole.slice();
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -109,7 +111,7 @@
   };
 
   const set = (from, until) => {
-    const span = Math.min(Math.max(until - from, 1e-4), whole[1] - whole[0]);
+    const span = Math.min(Math.max(until - from, finest), whole[1] - whole[0]);
     from = Math.min(Math.max(from, whole[0]), whole[1] - span);
     view = [from, from + span];
     redraw();
