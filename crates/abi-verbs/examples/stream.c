@@ -37,6 +37,7 @@ int main(int argc, char **argv)
 	struct ibv_qp_init_attr attr = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { DEPTH, 1, 1, 1, 0 } };
 	struct ibv_qp *qp = ibv_create_qp(pd, &attr);
 	struct ibv_send_wr *bad;
+	struct ibv_wc wc;
 
 	if (count < 1 || count > PIECES_MAX || connect_with_itself(context, qp)) {
 		perror("connecting");
@@ -46,11 +47,16 @@ int main(int argc, char **argv)
 	for (int piece = 0; piece < count; piece++) {
 		struct ibv_sge sge = { (uintptr_t)from + piece * PIECE, PIECE, source->lkey };
 		struct ibv_send_wr write = { .wr_id = piece, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+			/* The completion of the first write shows that the connection is established. */
+			.send_flags = piece == 0 ? IBV_SEND_SIGNALED : 0,
 			.wr.rdma = { (uintptr_t)to + piece * PIECE, target->rkey } };
 		if (ibv_post_send(qp, &write, &bad)) {
 			perror("ibv_post_send");
 			return 1;
 		}
+		if (write.send_flags & IBV_SEND_SIGNALED)
+			while (!ibv_poll_cq(cq, 1, &wc))
+				;
 	}
 	while (to[count * PIECE - 1] != 'x')
 		;
