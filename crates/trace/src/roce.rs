@@ -1,8 +1,8 @@
 //! [`roce`]: the requests of a trace as a capture of RoCE v2 packets, for Wireshark.
 //!
 //! The packets are made up: a device in software sends none. A request becomes one packet when it is posted, and its completion the
-//! acknowledgement, response or NAK that a card would get then. The data of messages are not in a trace: packets have zeros instead,
-//! without which Wireshark reports them as malformed. Formats: IBA volume 1, chapter 9, and annex A17.
+//! acknowledgement, response or NAK that a card would get then. The data of messages are not in a trace: packets have other bytes
+//! instead, without which Wireshark reports them as malformed. Formats: IBA volume 1, chapter 9, and annex A17.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,18 +11,20 @@ use crate::format::flag;
 use crate::job::{Job, Process};
 use crate::names::{Event, Operation};
 use crate::pcapng::{header, packet, udp};
-use crate::read::{Class, Record, What};
+use crate::read::{Class, Object, Record, What};
 use crate::select::Selection;
 
 /// The UDP port of RoCE v2 (IBA annex A17.3.1).
 const ROCE_PORT: u16 = 4791;
 /// The most data of a packet. On a card, a longer message is several packets of this path MTU.
 const DATA_MAX: usize = 1024;
+/// In place of data. Wireshark takes zeros for the header of another protocol, SMB Direct.
+const DATA_BYTE: u8 = 0xff;
 /// The invariant CRC at the end of a packet (IBA annex A17.3.3).
 const CRC_BYTES: usize = 4;
 
 const COMMENT: &str = "Made up by nicety from a trace: one RoCE v2 packet for each request, and one for its completion, at the times at \
-                       which the program posted and polled. No such packets were sent. Data and checksums are zeros. A message of more \
+                       which the program posted and polled. No such packets were sent. Data are bytes 0xff, checksums are zeros. A message of more \
                        than 1 KiB is one packet with 1 KiB; the RETH of a write or read has its true length.";
 
 /// Operation codes of reliable connections (IBA 9.2.1).
@@ -38,6 +40,14 @@ mod opcode {
     pub(super) const COMPARE_SWAP: u8 = 0x13;
     pub(super) const FETCH_ADD: u8 = 0x14;
     pub(super) const SEND_INVALIDATE: u8 = 0x17;
+}
+
+/// The number of a queue pair in packets: 0 and 1 are those of management, whose packets Wireshark shows differently.
+fn packet_number(object: &Object) -> u32 {
+    match object.reported_number() {
+        number @ 0..=1 => number | 0x80_0000,
+        number => number,
+    }
 }
 
 /// The ends of a queue pair's connection.
@@ -97,8 +107,8 @@ fn ends(job: &Job) -> HashMap<(usize, u32), Ends> {
         for (id, object) in process.trace.objects.iter().filter(|(_, object)| object.class == Class::Qp) {
             let (local, peer) =
                 locals.get(id).copied().unwrap_or((nowhere, object.name.parse().unwrap_or(nowhere)));
-            let own =
-                Ends { local, peer, number: object.reported_number(), peer_number: object.reported_number() };
+            let own_number = packet_number(object);
+            let own = Ends { local, peer, number: own_number, peer_number: own_number };
             by_ends.insert((local, peer), own.number);
             found.insert((number, *id), own);
         }
@@ -124,7 +134,7 @@ fn locals(process: &Process) -> HashMap<u32, (SocketAddr, SocketAddr)> {
     events.filter_map(of).collect()
 }
 
-/// A packet of a reliable connection: a base transport header (IBA 9.2), further headers, and zeros for the data.
+/// A packet of a reliable connection: a base transport header (IBA 9.2), further headers, and the length of the data.
 struct Message {
     code: u8,
     is_solicited: bool,
@@ -147,7 +157,8 @@ impl Message {
         let mut content =
             vec![self.code, flags, 0xff, 0xff, 0, high, middle, low, asks, psn_high, psn_middle, psn_low];
         content.extend_from_slice(&self.headers);
-        content.resize(content.len() + data + pad + CRC_BYTES, 0);
+        content.resize(content.len() + data, DATA_BYTE);
+        content.resize(content.len() + pad + CRC_BYTES, 0);
         // A card chooses the source port so that the packets of a connection take one way.
         let from = SocketAddr::new(from.ip(), 0xc000 | (from_number as u16 & 0x3fff));
         udp(from, SocketAddr::new(to.ip(), ROCE_PORT), &content)
@@ -285,7 +296,7 @@ mod tests {
             write[40..56],
             [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 1, 2, 3, 4, 0, 0, 1, 0x2c]
         );
-        assert!(write[56..].iter().all(|byte| *byte == 0));
+        assert!(write[56..356].iter().all(|byte| *byte == DATA_BYTE) && write[356..] == [0; 4]);
         let (time, nak) = &packets[1];
         assert_eq!((*time, nak[28], nak[40]), (9, opcode::ACKNOWLEDGE, 0x62));
         assert_eq!(nak[12..20], [10, 0, 0, 1, 10, 0, 0, 9]);
@@ -306,6 +317,20 @@ mod tests {
         let flags = flag::SOLICITED;
         let [send, _] = exchange(Fields { flags, bytes: 2, ..Fields::default() }, 0);
         assert_eq!((send[0], send[1], send.len()), (opcode::SEND, 0x80 | 2 << 4, 12 + 4 + 4));
+    }
+
+    #[test]
+    fn numbers_of_management_are_not_used() {
+        let numbers = [0, 1, 2, 0x5d_0000].map(|number: u64| {
+            packet_number(&Object {
+                class: Class::Qp,
+                device: 1,
+                created_ps: 0,
+                words: [number << 32, 0, 0, 0],
+                name: "".into(),
+            })
+        });
+        assert_eq!(numbers, [0x80_0000, 0x80_0001, 2, 0x5d_0000]);
     }
 
     #[test]

@@ -64,7 +64,8 @@ fn threads(process: &Process, places: &[usize], prefix: &str) -> Vec<Row> {
     for &at in places {
         let record = &trace.records[at];
         let is_call = matches!(record.what, What::Call | What::Interface | What::Event);
-        if !is_call && !(record.has_failed() && record.what != What::Completion) {
+        let is_failed_post = record.has_failed() && record.what != What::Completion;
+        if !(is_call || is_failed_post) {
             continue;
         }
         let row = rows.entry(record.fields.thread).or_default();
