@@ -1,7 +1,7 @@
 //! A modelled card in simulated time: a trace has the times of the simulation, which are the same in each run.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 
 use nic_trace::TraceConfig;
 use trace::format::RECORDS_MIN;
@@ -10,10 +10,10 @@ use verbs::host::world::{self, FiberKind, World};
 use verbs::host::{Host, Span};
 use verbs::{Access, Buf, CmEvent, ConnParam, Device, Mr, Qp, QpInit, SendOp, SendWr};
 
-fn open(host: &Host, file: &PathBuf) -> Device {
+fn open(host: &Host, file: &Path) -> Device {
     let config = nic_model::Config::new("mt23108-nicmem", &[]).expect("a machine");
     let below = nic_model::open(host, &config).expect("a device");
-    let file = Some((file.clone(), RECORDS_MIN));
+    let file = Some((file.to_path_buf(), RECORDS_MIN));
     nic_trace::open(&below, &TraceConfig { file, has_control: true }).expect("a device that records")
 }
 
