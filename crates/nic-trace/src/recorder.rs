@@ -4,7 +4,7 @@
 //! process that crashes inside of it has it; a call that fails is marked afterwards.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -50,7 +50,7 @@ pub(crate) struct Recorder {
     serial: u32,
     next_thread: AtomicU16,
     next_object: AtomicU32,
-    texts: Mutex<HashMap<String, u32>>,
+    texts: Mutex<BTreeMap<String, u32>>,
 }
 
 fn clock_ns(clock: ClockId) -> u64 {

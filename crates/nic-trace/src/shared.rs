@@ -1,6 +1,6 @@
 //! [`Shared`]: what all objects of a device use: the recorder, the counters, and the device below.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use host::Host;
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     /// The number of this device in records.
     device: u32,
     /// Queue pairs by their numbers in completions, for reasons of failures.
-    qps: Mutex<HashMap<u32, Vec<Weak<dyn QpOps>>>>,
+    qps: Mutex<BTreeMap<u32, Vec<Weak<dyn QpOps>>>>,
 }
 
 impl Shared {

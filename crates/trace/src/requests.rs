@@ -3,7 +3,7 @@
 //! A request ends when the program polls its completion. One without a completion of its own ends with the next request of its
 //! queue that has one, as a program learns it (IBA 10.8.6).
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::format::flag;
 use crate::names::Operation;
@@ -56,17 +56,17 @@ pub struct Requests {
     /// The waits.
     pub waits: Vec<Wait>,
     /// For a record of a completion, the request that it belongs to.
-    pub of_completion: HashMap<usize, usize>,
+    pub of_completion: BTreeMap<usize, usize>,
 }
 
 /// Finds requests in the order of records.
 struct Finder<'a> {
     trace: &'a Trace,
     /// Queue pairs by device and the number in completions, with the time of their creation.
-    by_number: HashMap<(u32, u32), Vec<(u64, u32)>>,
+    by_number: BTreeMap<(u32, u32), Vec<(u64, u32)>>,
     /// Requests that have not ended: of send queues, and of receive queues.
-    sends: HashMap<u32, VecDeque<usize>>,
-    recvs: HashMap<u32, VecDeque<usize>>,
+    sends: BTreeMap<u32, VecDeque<usize>>,
+    recvs: BTreeMap<u32, VecDeque<usize>>,
     found: Requests,
 }
 
@@ -74,14 +74,14 @@ impl Requests {
     /// The requests of a trace.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
-        let mut by_number: HashMap<_, Vec<_>> = HashMap::new();
+        let mut by_number: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (id, object) in trace.objects.iter().filter(|(_, object)| object.class == Class::Qp) {
             by_number
                 .entry((object.device, object.reported_number()))
                 .or_default()
                 .push((object.created_ps, *id));
         }
-        let (sends, recvs, found) = (HashMap::new(), HashMap::new(), Self::default());
+        let (sends, recvs, found) = (BTreeMap::new(), BTreeMap::new(), Self::default());
         let mut finder = Finder { trace, by_number, sends, recvs, found };
         for (at, record) in trace.records.iter().enumerate() {
             finder.add(at, record);

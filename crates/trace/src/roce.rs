@@ -4,7 +4,7 @@
 //! acknowledgement, response or NAK that a card would get then. The data of messages are not in a trace: packets have other bytes
 //! instead, without which Wireshark reports them as malformed. Formats: IBA volume 1, chapter 9, and annex A17.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::format::flag;
@@ -66,7 +66,7 @@ pub fn roce(job: &Job, selection: &Selection) -> Vec<u8> {
     let base_ns = job.processes.iter().map(|process| process.trace.start_unix_ns).min().unwrap_or(0);
     let mut packets: Vec<(u64, Vec<u8>)> = Vec::new();
     for (number, process) in job.processes.iter().enumerate() {
-        let mut next_psn: HashMap<u32, u32> = HashMap::new();
+        let mut next_psn: BTreeMap<u32, u32> = BTreeMap::new();
         for request in &process.requests.all {
             let posted = &process.trace.records[request.posted];
             let Some(ends) = ends.get(&(number, posted.fields.object)).filter(|_| posted.what == What::Send)
@@ -98,10 +98,10 @@ pub fn roce(job: &Job, selection: &Selection) -> Vec<u8> {
 }
 
 /// The connections of all queue pairs, by process and object.
-fn ends(job: &Job) -> HashMap<(usize, u32), Ends> {
+fn ends(job: &Job) -> BTreeMap<(usize, u32), Ends> {
     let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let mut found = HashMap::new();
-    let mut by_ends = HashMap::new();
+    let mut found = BTreeMap::new();
+    let mut by_ends = BTreeMap::new();
     for (number, process) in job.processes.iter().enumerate() {
         let locals = locals(process);
         for (id, object) in process.trace.objects.iter().filter(|(_, object)| object.class == Class::Qp) {
@@ -121,7 +121,7 @@ fn ends(job: &Job) -> HashMap<(usize, u32), Ends> {
 }
 
 /// Both addresses of queue pairs, from the events of their connections: `LOCAL with PEER`.
-fn locals(process: &Process) -> HashMap<u32, (SocketAddr, SocketAddr)> {
+fn locals(process: &Process) -> BTreeMap<u32, (SocketAddr, SocketAddr)> {
     let events = process
         .trace
         .records
