@@ -100,7 +100,7 @@ fn guide_shows_what_a_trace_says() {
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         let trace = read(&fs::read(&file).expect("a file")).expect("a trace");
         let job = Job::new(vec![("stream.trace".into(), trace)]);
-        let text = trace::text(&job, &Selection { last: Some(last), ..Selection::default() });
+        let text = trace::text(&job, &Selection { qp: Some(2), last: Some(last), ..Selection::default() });
         assert!(text.contains(count) && guide.contains(count), "{text}");
         for line in text.lines().chain(said(&output).lines()) {
             let is_shown = guide.lines().any(|shown| without_numbers(shown) == without_numbers(line));
