@@ -12,9 +12,9 @@ use xtask::workspace::Workspace;
 /// The crates of each row, lowest first; the index is the row.
 const ROWS: [&[&str]; 10] = [
     &["abi-link", "collectives", "datatypes", "host", "iwarp", "mpi-fortran", "rdma-abi", "uaccess"],
-    &["auth", "ffi", "pmi", "results", "verbs"],
+    &["auth", "ffi", "pmi", "results", "trace", "verbs"],
     &["conformance", "nic-util", "report"],
-    &["nic-shm", "nic-iwarp", "nic-rails", "nic-model", "nic-hw", "nic-faults"],
+    &["nic-shm", "nic-iwarp", "nic-rails", "nic-model", "nic-hw", "nic-faults", "nic-trace"],
     &["fabric", "transport", "dapl"],
     &["portals"],
     &["mpi"],

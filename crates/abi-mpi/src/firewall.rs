@@ -36,6 +36,7 @@ fn end(at: usize, owner: ErrhandlerOwner, began: Option<Time>, done: Result<Answ
     }
     if let Some(began) = began {
         profile::end_call(at, began);
+        profile::trace_call(at, began, fault.as_ref().map_or(c::MPI_SUCCESS, |fault| fault.code));
         report_events();
     }
     // No locks or objects are held from here on: both may leave by an exception, which must not meet a `catch_unwind`.

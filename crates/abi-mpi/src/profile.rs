@@ -22,6 +22,8 @@ const EVENTS: u8 = 2;
 const EXCEPTIONS: u8 = 4;
 /// Calls are logged.
 const LOG: u8 = 8;
+/// Calls are recorded in a trace.
+const TRACE: u8 = 16;
 /// Counters of each function, in the order of [`NAMES`].
 static CALLS: [Count; NAMES.len()] = [const { Count::new() }; NAMES.len()];
 /// Bytes that were sent up to the end of the last profiled call.
@@ -115,6 +117,21 @@ pub(crate) fn end_call(function: usize, began: Time) {
 pub(crate) fn log_calls() {
     if ffi::log::reports_calls() {
         FLAGS.fetch_or(LOG, Ordering::Relaxed);
+    }
+}
+
+/// Records each call from now on, if the device of this name is recorded.
+pub(crate) fn trace_calls(device: &str) {
+    if fabric::has_trace(device) {
+        FLAGS.fetch_or(TRACE, Ordering::Relaxed);
+    }
+}
+
+/// Records a call, if the process's device is recorded.
+#[cold]
+pub(crate) fn trace_call(function: usize, began: Time, code: i32) {
+    if FLAGS.load(Ordering::Relaxed) & TRACE != 0 {
+        fabric::end_call(NAMES[function], began, code);
     }
 }
 

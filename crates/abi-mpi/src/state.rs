@@ -119,6 +119,8 @@ fn join_job() -> Answer<&'static State> {
         profile::start(&process);
     }
     profile::log_calls();
+    let rank = u32::try_from(process.world().rank());
+    rank.into_iter().for_each(fabric::set_rank);
     Ok(STATE.get_or_init(|| State { process, launch, main, address, appnum, universe, is_strict }))
 }
 
@@ -392,8 +394,9 @@ fn listen_address(addresses: &[IpAddr]) -> IpAddr {
 fn port(name: &str, node: &str, addresses: &[IpAddr]) -> mpi::Result<Port> {
     let device = fabric::open(name, host())
         .map_err(|error| mpi::Error::new(mpi::Class::OTHER, format_args!("NICETY_DEVICE={name}: {error}")))?;
-    if fabric::has_faults(name) {
-        ffi::log::report_at_exit(fabric::faults_report);
+    if fabric::is_wrapped(name) {
+        ffi::log::report_at_exit(fabric::end_report);
+        profile::trace_calls(name);
     }
     let unset = listen_address(if fabric::is_local(name) { &[] } else { addresses });
     let address = device.attr().port_addrs.first().copied().unwrap_or(unset);

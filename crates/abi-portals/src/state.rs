@@ -117,8 +117,8 @@ fn node(pid: Option<u32>) -> Answer<Node> {
         log_error(&error);
         Code::Fail
     })?;
-    if fabric::has_faults(&name) {
-        ffi::log::report_at_exit(fabric::faults_report);
+    if fabric::is_wrapped(&name) {
+        ffi::log::report_at_exit(fabric::end_report);
     }
     let matcher = std::env::var(MATCHER).ok().filter(|name| !name.is_empty());
     let matcher = matcher.map_or(Ok(Matcher::default()), |name| {

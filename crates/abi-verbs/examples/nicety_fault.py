@@ -30,7 +30,7 @@ def fault(pid, rule, patience_s=10.0):
 
     Raises ValueError for a wrong rule, and ConnectionError for a process without a device of faults.
     """
-    name = f"\0nicety-faults/{os.geteuid()}/{pid}"
+    name = f"\0nicety/{os.geteuid()}/{pid}"
     deadline = time.monotonic() + patience_s
     while True:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:

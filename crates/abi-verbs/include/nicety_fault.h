@@ -21,7 +21,7 @@ static inline int nicety_fault_answer(pid_t pid, const char *rule, char *answer,
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	/* The first byte of an abstract name is zero. */
-	int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "nicety-faults/%lu/%ld", (unsigned long)geteuid(), (long)pid);
+	int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "nicety/%lu/%ld", (unsigned long)geteuid(), (long)pid);
 	socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 	int at = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), wrong = 0;
 	size_t sent = 0, got = 0, rule_bytes = strlen(rule);

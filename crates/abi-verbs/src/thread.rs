@@ -39,8 +39,8 @@ pub(crate) fn engine_of(name: &str) -> Answer<Arc<Engine>> {
 }
 
 fn open(name: &str) -> verbs::Result<Arc<Engine>> {
-    if fabric::has_faults(name) {
-        ffi::log::report_at_exit(fabric::faults_report);
+    if fabric::is_wrapped(name) {
+        ffi::log::report_at_exit(fabric::end_report);
     }
     let device = fabric::open(name, &host::real::host())?;
     let cm = device.create_cm()?;

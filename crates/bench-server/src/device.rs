@@ -43,6 +43,10 @@ mod tests {
         assert_eq!(plain("iwarp@10.0.0.1(crc=on)"), "iwarp(crc=on)");
         assert_eq!(plain("iwarp@fd00::1"), "iwarp");
         assert_eq!(plain("shm(dm=1M)"), "shm(dm=1M)");
+        // A client names no file that the server would write.
+        assert_eq!(plain("iwarp@10.0.0.1(crc=on, pcap=/tmp/x)"), "iwarp(crc=on)");
+        assert_eq!(plain("iwarp(pcap=/tmp/x)"), "iwarp");
+        assert_eq!(plain("trace(shm(dm=1M),file=/tmp/x)"), "shm(dm=1M)");
         let own = "iwarp@10.0.0.2(mpa=1)";
         assert_eq!(device_for_client("iwarp", Some(own)).as_deref(), Ok(own));
         assert_eq!(device_for_client("iwarp@10.0.0.1(crc=on)", Some(own)).as_deref(), Ok(own));

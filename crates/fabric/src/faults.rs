@@ -4,16 +4,16 @@
 use std::path::PathBuf;
 
 use nic_faults::FaultsConfig;
-use verbs::{Device, Error, Result};
+use verbs::{Device, Result};
 
-use crate::name::{BadValue, DeviceOption, option_help, parse_choice, set_option, split_outside_parentheses};
+use crate::name::{BadValue, DeviceOption, WrapperName, option_help, parse_choice, parse_wrapper};
 
 /// The word that their names begin with.
 pub(crate) const WORD: &str = "faults";
 
 /// The options of a name.
 #[derive(Debug, Default)]
-struct Options {
+pub(crate) struct Options {
     rules: Option<PathBuf>,
     seed: Option<u64>,
     chaos: Option<u64>,
@@ -60,47 +60,12 @@ pub(crate) fn options() -> Vec<(&'static str, &'static str)> {
     option_help(OPTIONS)
 }
 
-/// The parsed name: the name of the device below, and its faults.
-#[derive(Debug)]
-pub(crate) struct FaultsName<'a> {
-    pub(crate) below: &'a str,
-    options: Options,
-}
+/// The parsed name.
+pub(crate) type FaultsName<'a> = WrapperName<'a, Options>;
 
 /// Parses the name of a device of faults; `None` if it does not have this form.
 pub(crate) fn parse(text: &str) -> Option<Result<FaultsName<'_>>> {
-    let inner = text.trim().strip_prefix(WORD)?.trim_start().strip_prefix('(')?;
-    let unmatched = || Error::Invalid(format!("'{text}' is not a device name: the parentheses do not match"));
-    Some(inner.strip_suffix(')').ok_or_else(unmatched).and_then(|inner| parse_parts(text, inner)))
-}
-
-/// The name of the device below; the options are not checked. `None` for other names.
-pub(crate) fn below(text: &str) -> Option<&str> {
-    parse(text)?.ok().map(|name| name.below)
-}
-
-fn parse_parts<'a>(text: &str, inner: &'a str) -> Result<FaultsName<'a>> {
-    let invalid = |why: String| Error::Invalid(format!("'{text}' is not a device name: {why}"));
-    let parts = split_outside_parentheses(inner, ',')
-        .ok_or_else(|| invalid("the parentheses do not match".into()))?;
-    let (mut below, mut options) = (None, Options::default());
-    for part in parts {
-        match part.split_once('=').filter(|(key, _)| !key.contains(['(', '@', ':'])) {
-            Some((key, value)) => set_option(WORD, OPTIONS, &mut options, key.trim(), value.trim())?,
-            None if part.is_empty() => return Err(invalid("it names no device; write faults(shm)".into())),
-            None if below.is_some() => {
-                return Err(invalid(format!(
-                    "it names a second device, {part}; write faults(rails(A,B)) for rails"
-                )));
-            }
-            None => below = Some(part),
-        }
-    }
-    let below = below.ok_or_else(|| invalid("it names no device; write faults(shm)".into()))?;
-    if parse(below).is_some() {
-        return Err(invalid("faults of faults are not possible; write all rules into one file".into()));
-    }
-    Ok(FaultsName { below, options })
+    parse_wrapper(WORD, OPTIONS, text)
 }
 
 impl FaultsName<'_> {

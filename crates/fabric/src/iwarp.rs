@@ -132,6 +132,14 @@ const OPTIONS: &[DeviceOption<IwarpConfig>] = &[
         },
     },
     DeviceOption {
+        form: "pcap=FILE",
+        about: "what its connections send and receive, for Wireshark; a second process adds its number (none)",
+        set: |config, value| {
+            config.capture = Some(value.into());
+            Ok(())
+        },
+    },
+    DeviceOption {
         form: "seed=N",
         about: "the seed of random faults (0)",
         set: |config, value| {
@@ -140,6 +148,28 @@ const OPTIONS: &[DeviceOption<IwarpConfig>] = &[
         },
     },
 ];
+
+/// The key of the option that names a file.
+const CAPTURE: &str = "pcap";
+
+/// The options of a name, in parentheses, without a capture.
+pub(crate) fn without_capture(options: &str) -> String {
+    let is_capture = |option: &&str| option.split('=').next().is_some_and(|key| key.trim() == CAPTURE);
+    let inner = options.trim().strip_prefix('(').and_then(|inner| inner.strip_suffix(')'));
+    match inner.map(|inner| inner.split(',').filter(|option| !is_capture(option)).collect::<Vec<_>>()) {
+        Some(left) if left.len() < options.split(',').count() && left.is_empty() => String::new(),
+        Some(left) if left.len() < options.split(',').count() => format!("({})", left.join(",")),
+        _ => options.to_owned(),
+    }
+}
+
+/// The name of a device with a capture.
+pub(crate) fn with_capture(name: &str, file: &str) -> String {
+    match name.trim().strip_suffix(')') {
+        Some(open) => format!("{open},{CAPTURE}={file})"),
+        None => format!("{}({CAPTURE}={file})", name.trim()),
+    }
+}
 
 /// Bits per second: a whole number, with k, m or g for powers of 1000.
 fn parse_rate(value: &str) -> Option<u64> {

@@ -5,7 +5,8 @@
 //! with parameters of it as options: `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on simulated hosts only. A machine with
 //! several cards, or cards with several ports, has a rail for each port of each card, numbered from 0: `model:connectx-multihca@1`
 //! is one of them, and `model:connectx-multihca` the first card with all its ports. Several devices as one are
-//! `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`, and `faults(shm,rules=FILE)` is a device whose requests fail by rules. `model:seastar` has no queue pairs: it runs programs ([`verbs::Firmware`]), and
+//! `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`, and `faults(shm,rules=FILE)` is a device whose requests fail by rules,
+//! `trace(shm,file=FILE)` one whose use is recorded. `model:seastar` has no queue pairs: it runs programs ([`verbs::Firmware`]), and
 //! [`profile`] reports where the time of their messages is spent.
 #![forbid(unsafe_code)]
 
@@ -18,18 +19,20 @@ mod name;
 mod rails;
 mod shm;
 mod table;
+mod trace;
 
 use std::sync::mpsc;
 
 use host::Host;
 use host::world::{self, World};
-pub use nic_faults::{remaining_report as faults_report, request as fault_request};
+pub use nic_faults::request as fault_request;
 pub use nic_hw::CardInfo;
 pub use nic_model::{
     COMPONENTS, Family, Machine, MachineError, MachineErrorKind, Parameter, Profile, Source, Value,
     interrupted, machines, profile,
 };
 pub use nic_shm::{CopyPath, copy_path};
+pub use nic_trace::{end_call, request_counters, set_rank};
 use verbs::{Device, DeviceAttr, Error, Result};
 
 pub use kind::{Baseline, Reach};
@@ -81,7 +84,13 @@ pub fn check(name: &str) -> Result<()> {
     if let Some(faults) = faults::parse(name) {
         let faults = faults?;
         faults.config()?;
+        check_faults_once(name, faults.below)?;
         return check(faults.below);
+    }
+    if let Some(trace) = trace::parse(name) {
+        let trace = trace?;
+        check_trace_once(name, trace.below)?;
+        return check(trace.below);
     }
     match rails::parse(name) {
         Some(rails) => rails.map(drop),
@@ -89,6 +98,26 @@ pub fn check(name: &str) -> Result<()> {
             let (kind, name) = table::parse(name)?;
             (kind.parse)(&name).map(drop)
         }
+    }
+}
+
+/// Refuses a name with faults of a device that has faults.
+fn check_faults_once(name: &str, below: &str) -> Result<()> {
+    let why = "faults of faults are not possible; write all rules into one file";
+    if has_faults(below) {
+        Err(Error::Invalid(format!("'{name}' is not a device name: {why}")))
+    } else {
+        Ok(())
+    }
+}
+
+/// Refuses a name with a trace of a device that has a trace.
+fn check_trace_once(name: &str, below: &str) -> Result<()> {
+    let why = "it is recorded twice; write trace(DEVICE) once";
+    if has_trace(below) {
+        Err(Error::Invalid(format!("'{name}' is not a device name: {why}")))
+    } else {
+        Ok(())
     }
 }
 
@@ -119,20 +148,48 @@ pub fn baseline(name: &str) -> Baseline {
     table::kind_of(first).map(|kind| kind.baseline).unwrap_or_default()
 }
 
-/// The name of the device below faults, such as `shm` of `faults(shm,rules=FILE)`; for every other device, its own name.
+/// The name of the device below all that is in front of it, such as `shm` of `faults(shm,rules=FILE)`; for every other device, its
+/// own name.
 pub fn below(name: &str) -> &str {
-    faults::below(name).unwrap_or(name)
+    next_below(name).map_or(name, below)
+}
+
+/// The name of the device below a device of faults or of a trace; `None` for other names.
+fn next_below(name: &str) -> Option<&str> {
+    let of_faults = || Some(faults::parse(name)?.ok()?.below);
+    of_faults().or_else(|| Some(trace::parse(name)?.ok()?.below))
+}
+
+/// Whether there is something in front of the device: then [`end_report`] has to be called when the process ends.
+pub fn is_wrapped(name: &str) -> bool {
+    next_below(name).is_some()
+}
+
+/// Notes in the trace of this process that it ends in order; returns what the faults of its devices did, a line each.
+pub fn end_report() -> Vec<String> {
+    nic_trace::end();
+    nic_faults::remaining_report()
 }
 
 /// The first word of a device's name, such as `iwarp` of `iwarp@10.0.0.1(crc=on)`: it is the same for all devices of a kind.
-/// That of a device with faults is the word of the device below.
+/// That of a device in front of another one is the word of the device below.
 pub fn word(name: &str) -> &str {
     table::word(below(name))
 }
 
-/// Whether the name has the form of a device with faults.
+/// Whether the device, or one below it, has faults.
 pub fn has_faults(name: &str) -> bool {
-    faults::parse(name).is_some()
+    faults::parse(name).is_some() || next_below(name).is_some_and(has_faults)
+}
+
+/// Whether the use of the device, or of one below it, is recorded or counted.
+pub fn has_trace(name: &str) -> bool {
+    trace::parse(name).is_some() || next_below(name).is_some_and(has_trace)
+}
+
+/// The options of a device that is recorded, in their written form, each with its meaning.
+pub fn trace_options() -> Vec<(&'static str, &'static str)> {
+    trace::options()
 }
 
 /// The options of a device with faults, in their written form, each with its meaning.
@@ -162,12 +219,17 @@ pub fn served() -> impl Iterator<Item = &'static str> {
 }
 
 /// A device's name without its side, which another host does not have: `iwarp(crc=on)` of `iwarp@10.0.0.1(crc=on)`, `hw:mlx5_0`
-/// of `hw:mlx5_0@2`. Neither has another host the faults of the device.
+/// of `hw:mlx5_0@2`. Neither has another host the faults or the trace of the device, or its capture, which is a file here.
 pub fn without_side(name: &str) -> String {
     let name = below(name);
-    let Some(at) = name.find('@') else { return name.to_owned() };
-    let end = name[at..].find('(').map_or(name.len(), |end| at + end);
-    format!("{}{}", &name[..at], &name[end..])
+    let end = name.find('(').unwrap_or(name.len());
+    let (head, options) = name.split_at(end);
+    format!("{}{}", head.split('@').next().unwrap_or_default(), iwarp::without_capture(options))
+}
+
+/// The device of this name with a file that gets what it sends and receives; `None` if it is no `iwarp`.
+pub fn with_capture(name: &str, file: &str) -> Option<String> {
+    (table::word(name) == "iwarp").then(|| iwarp::with_capture(name, file))
 }
 
 /// The attributes of the device of this name, found by opening it: on this host, or in a world of its own.
@@ -198,6 +260,9 @@ pub fn rails_of(name: &str) -> Result<Vec<String>> {
     if let Some(faults) = faults::parse(name) {
         return rails_of(faults?.below);
     }
+    if let Some(trace) = trace::parse(name) {
+        return rails_of(trace?.below);
+    }
     if let Some(rails) = rails::parse(name) {
         return Ok(rails?.names.into_iter().map(str::to_owned).collect());
     }
@@ -217,7 +282,13 @@ pub fn rails_of(name: &str) -> Result<Vec<String>> {
 pub fn open(name: &str, host: &Host) -> Result<Device> {
     if let Some(faults) = faults::parse(name) {
         let faults = faults?;
+        check_faults_once(name, faults.below)?;
         return Ok(faults.open(&open(faults.below, host)?)?.named(name.trim()));
+    }
+    if let Some(trace) = trace::parse(name) {
+        let trace = trace?;
+        check_trace_once(name, trace.below)?;
+        return Ok(trace.open(&open(trace.below, host)?)?.named(name.trim()));
     }
     let device = match rails::parse(name) {
         Some(rails) => rails?.open(host),

@@ -64,6 +64,43 @@ pub(crate) fn split_outside_parentheses(list: &str, separator: char) -> Option<V
     (depth == 0).then_some(parts)
 }
 
+/// The parsed name of a device in front of another one, such as `faults(shm,seed=7)`.
+#[derive(Debug)]
+pub(crate) struct WrapperName<'a, C> {
+    /// The name of the device below.
+    pub(crate) below: &'a str,
+    pub(crate) options: C,
+}
+
+/// Parses a name that consists of `word` and, in parentheses, one device and options. `None` if it does not have this form.
+pub(crate) fn parse_wrapper<'a, C: Default>(
+    word: &str,
+    options: &[DeviceOption<C>],
+    text: &'a str,
+) -> Option<Result<WrapperName<'a, C>>> {
+    let inner = text.trim().strip_prefix(word)?.trim_start().strip_prefix('(')?;
+    let invalid = |why: String| Error::Invalid(format!("'{text}' is not a device name: {why}"));
+    let unmatched = || invalid("the parentheses do not match".into());
+    let none = || invalid(format!("it names no device; write {word}(shm)"));
+    let parse = |inner: &'a str| {
+        let (mut below, mut config) = (None, C::default());
+        for part in split_outside_parentheses(inner, ',').ok_or_else(unmatched)? {
+            match part.split_once('=').filter(|(key, _)| !key.contains(['(', '@', ':'])) {
+                Some((key, value)) => set_option(word, options, &mut config, key.trim(), value.trim())?,
+                None if part.is_empty() => return Err(none()),
+                None if below.is_some() => {
+                    return Err(invalid(format!(
+                        "it names a second device, {part}; write {word}(rails(A,B)) for rails"
+                    )));
+                }
+                None => below = Some(part),
+            }
+        }
+        Ok(WrapperName { below: below.ok_or_else(none)?, options: config })
+    };
+    Some(inner.strip_suffix(')').ok_or_else(unmatched).and_then(parse))
+}
+
 /// Why a value is not valid for an option.
 #[derive(Debug)]
 pub(crate) enum BadValue {

@@ -45,7 +45,7 @@ mod timer;
 
 pub use api::device::{FaultHandle, FaultsConfig, open};
 pub use chaos::chaos;
-pub use control::{remaining_report, request, serves};
+pub use control::{remaining_report, request};
 pub use effect::{Effect, Injected, parse_span};
 pub use engine::Fired;
 pub use file::{RuleFile, parse, read};

@@ -1,6 +1,7 @@
 //! Configuration of an iWARP device.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use host::{Network, Span};
 
@@ -93,6 +94,8 @@ pub struct IwarpConfig {
     pub silence: Span,
     /// What happens to the bytes that it sends, on purpose. With any of it, `silence` has no effect.
     pub wire: WireFaults,
+    /// A file for Wireshark that gets what the connections send and receive. With it, `silence` has no effect.
+    pub capture: Option<PathBuf>,
 }
 
 impl IwarpConfig {
@@ -119,6 +122,7 @@ impl Default for IwarpConfig {
             dm_size: None,
             silence: Span::from_secs(20),
             wire: WireFaults::default(),
+            capture: None,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd as _;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use host::{Host, Time};
@@ -12,7 +12,8 @@ use verbs::{AsyncEvent, Error, Result};
 
 use crate::config::IwarpConfig;
 use crate::memory::regions::RegionTable;
-use crate::tcp::impaired::through_faults;
+use crate::tcp::capture::{Capture, Way};
+use crate::tcp::impaired::through_relay;
 use crate::tcp::outbox::StagingPool;
 use crate::wake::linger::Lingering;
 use crate::wake::reactor::Reactor;
@@ -33,6 +34,7 @@ pub(crate) struct DeviceShared {
     pub(crate) ready_set: ReadySet,
     pub(crate) heap_trim: HeapTrim,
     lingering: Lingering,
+    capture: Option<Arc<Capture>>,
     /// Number of connections.
     connections: AtomicUsize,
     pub(crate) events: EventQueue<AsyncEvent>,
@@ -48,13 +50,21 @@ pub(crate) struct DeviceShared {
 }
 
 impl DeviceShared {
-    /// Puts the faults of the wire between a connection's socket and this device, if it has any.
-    pub(crate) fn through_faults(&self, socket: ForkSafeFd) -> ForkSafeFd {
-        if self.config.wire.is_none() {
+    /// Puts the faults and the capture of the wire between a connection's socket and this device, if it has any.
+    pub(crate) fn through_relay(&self, socket: ForkSafeFd) -> ForkSafeFd {
+        if self.config.wire.is_none() && self.capture.is_none() {
             return socket;
         }
         self.reactor.unwatch(socket.as_fd());
-        through_faults(&self.host, &self.config.wire, self.reactor.new_id(), socket)
+        let capture = self.capture.clone().zip(Capture::addresses(&socket));
+        through_relay(&self.host, &self.config.wire, self.reactor.new_id(), capture, socket)
+    }
+
+    /// Records bytes of a connection's handshake, if there is a capture.
+    pub(crate) fn record(&self, socket: &ForkSafeFd, way: Way, bytes: &[u8]) {
+        if let Some(capture) = &self.capture {
+            capture.add(socket, way, bytes);
+        }
     }
 
     pub(crate) fn new(host: &Host, fork_guard: ForkGuard, config: &IwarpConfig) -> Result<Self> {
@@ -69,6 +79,7 @@ impl DeviceShared {
             ready_set: ReadySet::new().map_err(refused)?,
             heap_trim: HeapTrim::default(),
             lingering: Lingering::default(),
+            capture: config.capture.as_deref().map(Capture::create).transpose()?.map(Arc::new),
             connections: AtomicUsize::new(0),
             events: EventQueue::asynchronous()?,
             overrun_cqs: Mutex::default(),
@@ -147,6 +158,7 @@ impl DeviceShared {
 
     /// Closes a connection such that the peer receives the last bytes.
     pub(crate) fn linger(&self, socket: ForkSafeFd, rest: Vec<u8>) {
+        self.record(&socket, Way::Out, &rest);
         self.lingering.close_after_sending(&self.reactor, socket, rest, self.host.now());
     }
 

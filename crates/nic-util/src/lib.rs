@@ -3,11 +3,13 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `control` | the control socket of a process, over which its devices answer requests |
 //! | `events` | event queues that programs sleep on |
 //! | `floor` | measures what the machine itself can do, as a bound for benchmarks |
 //! | `fork` | the fork guard: a forked child cannot use a device that it inherits |
 //! | `heap_trim` | counts the memory of a device's objects and returns freed memory |
 //! | `limits` | limits of the system, and the errors that name them |
+//! | `process_file` | files that each process of a run writes under a name of its own |
 //! | `refusal` | why requests fail, in words that all NICs use |
 //! | `sg_list` | scatter-gather lists of a request, and copies from and to them |
 //! | `string_moves` | measures at which distances the kernel's copies are slow on this processor |
@@ -17,6 +19,8 @@
 //!
 //! Functions on a data path are marked `#[inline]`: they are called from other crates.
 
+#[cfg(not(loom))]
+pub mod control;
 #[cfg(not(loom))]
 pub mod events;
 #[cfg(not(loom))]
@@ -29,6 +33,8 @@ pub mod heap_trim;
 pub mod lab;
 #[cfg(not(loom))]
 pub mod limits;
+#[cfg(not(loom))]
+pub mod process_file;
 #[cfg(not(loom))]
 pub mod refusal;
 #[cfg(not(loom))]

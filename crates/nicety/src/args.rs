@@ -2,11 +2,13 @@
 
 pub(crate) mod fail_if;
 pub(crate) mod mpi;
+mod target;
 mod token;
+mod trace;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use bench::plan::DEFAULT_PORT;
@@ -15,7 +17,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::sizes::{self, Sizes};
 use fail_if::Condition;
 pub(crate) use mpi::{ExplainMpiArgs, MpiccArgs, MpirunArgs, NextProgram, ProgramArgs};
+pub(crate) use target::Target;
 pub(crate) use token::TokenArgs;
+pub(crate) use trace::{RecordArgs, TopArgs, TraceArgs};
 
 /// RDMA in software on Linux, with every microsecond accounted for.
 #[derive(Debug, Parser)]
@@ -54,6 +58,12 @@ pub(crate) enum Command {
     /// Make requests of a running program fail on purpose, or list what its faults did
     #[command(after_long_help = FAULT)]
     Fault(FaultArgs),
+    /// Show what a program did: its calls, requests and completions, as recorded by --trace
+    #[command(after_long_help = trace::TRACE)]
+    Trace(Box<TraceArgs>),
+    /// Show live counters of a running program: objects, rates, outstanding requests
+    #[command(after_long_help = trace::TOP)]
+    Top(TopArgs),
     /// Run an MPI program: start its ranks on this host and others, and end them together
     #[command(after_long_help = mpi::MPIRUN)]
     Mpirun(Box<MpirunArgs>),
@@ -335,6 +345,8 @@ pub(crate) struct RunArgs {
     /// Make requests, calls and events fail by rules that the seed chooses; prints them
     #[arg(long, value_name = "SEED")]
     pub(crate) chaos: Option<u64>,
+    #[command(flatten)]
+    pub(crate) record: RecordArgs,
     /// Name of the adapter for the program (with --dat)
     #[arg(long, value_name = "NAME", default_value = "nicety", requires = "dat")]
     pub(crate) ia: String,
@@ -368,6 +380,7 @@ EXAMPLES
   nicety run -- ibv_rc_pingpong localhost
   nicety run --log calls:calls.txt -- ./program                   with a log of all calls
   nicety run --faults rules.toml -- ./program                     whose third write fails, for example
+  nicety run --trace put.trace -- ./put                           recorded; then: nicety trace put.trace
   nicety run --rnic -- rping -s                                   on devices that look like iWARP
   eval \"$(nicety run --print-env --device iwarp@10.0.0.1)\"       for all programs of this shell
   nicety run --dat -- dtest -P nicety
@@ -590,31 +603,6 @@ EXAMPLES
   nicety completions fish > ~/.config/fish/completions/nicety.fish
 
 The script calls the installed `nicety` for each completion, so it never becomes outdated.";
-
-/// A file, or `-` for standard output.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// Standard output.
-    Stdout,
-    /// A file, replaced as a whole.
-    File(PathBuf),
-}
-
-impl From<std::ffi::OsString> for Target {
-    fn from(text: std::ffi::OsString) -> Self {
-        if text == "-" { Self::Stdout } else { Self::File(text.into()) }
-    }
-}
-
-impl Target {
-    /// The path, unless this is standard output.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        match self {
-            Self::Stdout => None,
-            Self::File(path) => Some(path),
-        }
-    }
-}
 
 /// Parses `KEY=VALUE`.
 fn setting(text: &str) -> Result<(String, String), String> {

@@ -53,6 +53,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Reproduce(args)) => cmd::reproduce::run(&args),
         Some(Command::Run(args)) => cmd::run::run(args),
         Some(Command::Fault(args)) => cmd::fault::run(&args),
+        Some(Command::Trace(args)) => cmd::trace::run(&args),
+        Some(Command::Top(args)) => cmd::top::run(&args),
         Some(Command::Mpirun(args)) => cmd::mpirun::run(&args),
         Some(Command::Mpicc(args)) => cmd::mpicc::run(&args, cmd::mpicc::Language::C),
         Some(Command::Mpicxx(args)) => cmd::mpicc::run(&args, cmd::mpicc::Language::Cxx),

@@ -108,11 +108,21 @@ fn reason_text(why: &std::io::Error) -> String {
 pub(crate) fn write(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
     match wanted.target {
         Target::Stdout => crate::term::Stream::Out.data(text),
-        Target::File(path) => results::schema::replace(path, text.as_bytes()).map_err(|why| {
-            let (option, path) = (wanted.option, path.display());
-            Failure::run(format!("cannot write {option} {path}: {why}; an old file is unchanged; free space, or give another path"))
-        }),
+        Target::File(path) => write_bytes(wanted.option, path, text.as_bytes()),
     }
+}
+
+/// Like [`write()`], for a file that is not text.
+///
+/// # Errors
+/// As [`write()`].
+pub(crate) fn write_bytes(option: &str, path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    results::schema::replace(path, bytes).map_err(|why| {
+        let path = path.display();
+        Failure::run(format!(
+            "cannot write {option} {path}: {why}; an old file is unchanged; free space, or give another path"
+        ))
+    })
 }
 
 /// The destination of incomplete results, next to the requested one: `run.partial.json` for `run.json`. `None` for standard

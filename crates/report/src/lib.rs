@@ -31,10 +31,12 @@ mod side_text;
 mod sides;
 pub mod svg;
 mod terminal;
+mod trace;
 mod words;
 
 use results::schema::Run;
 
+pub use self::trace::trace_page;
 pub use error::ReportError;
 pub use findings::{Finding, Tone, findings};
 pub use lines::{lines, tails, values};

@@ -14,23 +14,34 @@ const SCRIPT: &str = include_str!("assets/page.js");
 
 /// A page: its title, its body, and data under the names by which the script finds them.
 pub fn document(title: &str, body: &Markup, data: &[(String, String)]) -> String {
+    document_with(title, body, data, "", SCRIPT)
+}
+
+/// As [`document`], with further styles and with another script.
+pub(crate) fn document_with(
+    title: &str,
+    body: &Markup,
+    data: &[(String, String)],
+    styles: &str,
+    script: &str,
+) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy(SCRIPT));
+                meta http-equiv="Content-Security-Policy" content=(policy(script));
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(STYLE)) (PreEscaped(styles)) }
             }
             body {
                 (symbols())
                 (body)
                 footer { p { "Made by nicety. This page fetches nothing and holds its own data." } }
                 @for (id, text) in data { (json(id, text)) }
-                script { (PreEscaped(SCRIPT)) }
+                script { (PreEscaped(script)) }
             }
         }
     };

@@ -62,8 +62,8 @@ pub(crate) fn on_attempt(device: &Arc<DeviceInner>, id: u64) {
     let shared = &device.shared;
     let step = match phase {
         AttemptPhase::Connecting(outgoing) => outgoing.on_connected(shared, &socket),
-        AttemptPhase::AwaitingReply(outgoing, machine) => outgoing.on_reply(&socket, machine),
-        AttemptPhase::AwaitingRequest(incoming) => match incoming.on_data(&socket) {
+        AttemptPhase::AwaitingReply(outgoing, machine) => outgoing.on_reply(shared, &socket, machine),
+        AttemptPhase::AwaitingRequest(incoming) => match incoming.on_data(shared, &socket) {
             IncomingStep::Incomplete(incoming) => {
                 return keep_waiting(device, id, socket, deadline, AttemptPhase::AwaitingRequest(incoming));
             }

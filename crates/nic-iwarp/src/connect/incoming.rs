@@ -8,7 +8,8 @@ use iwarp::mpa::{MpaRequest, Responder, ResponderConfig, Revision, RtrSet};
 
 use crate::config::{IwarpConfig, Mpa};
 use crate::connect::listener::Listener;
-use crate::shared::protocol_time;
+use crate::shared::{DeviceShared, protocol_time};
+use crate::tcp::capture::Way;
 use crate::tcp::socket::recv_available;
 use nic_util::fork::ForkSafeFd;
 
@@ -53,13 +54,14 @@ impl IncomingConn {
     }
 
     /// The peer has sent data or closed the connection.
-    pub(crate) fn on_data(mut self, socket: &ForkSafeFd) -> IncomingStep {
+    pub(crate) fn on_data(mut self, shared: &DeviceShared, socket: &ForkSafeFd) -> IncomingStep {
         let mut bytes = [0; 1024];
         let n = match recv_available(socket, &mut bytes) {
             Ok(None) => return IncomingStep::Incomplete(self),
             Ok(Some(0)) | Err(_) => return IncomingStep::Ended(Vec::new()),
             Ok(Some(n)) => n,
         };
+        shared.record(socket, Way::In, &bytes[..n]);
         match self.machine.handle_bytes(&bytes[..n]) {
             Ok((_, None)) => IncomingStep::Incomplete(self),
             Ok((_, Some(request))) => {

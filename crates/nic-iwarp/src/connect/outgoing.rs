@@ -17,6 +17,7 @@ use crate::qp::QpInner;
 use crate::queues::cm_events::CmEvents;
 use crate::queues::qp_queues::state;
 use crate::shared::{DeviceShared, protocol_time};
+use crate::tcp::capture::Way;
 use crate::tcp::conn_info;
 use crate::tcp::socket::{
     bind_at, connect_failure, connect_to, dissolve_self_connection, recv_available, send_now,
@@ -139,17 +140,26 @@ impl OutgoingConn {
             .map_err(|error| cm_failure(&error))?;
         // A newly connected socket accepts a frame, which has at most 532 bytes.
         let n = send_now(socket, machine.transmit()).map_err(|errno| connect_failure(self.addr, errno))?;
+        shared.record(socket, Way::Out, &machine.transmit()[..n]);
         machine.transmitted(n);
         Ok(machine)
     }
 
     /// The peer has sent data or closed the connection.
-    pub(crate) fn on_reply(self, socket: &ForkSafeFd, mut machine: Box<Initiator>) -> OutgoingStep {
+    pub(crate) fn on_reply(
+        self,
+        shared: &DeviceShared,
+        socket: &ForkSafeFd,
+        mut machine: Box<Initiator>,
+    ) -> OutgoingStep {
         let mut bytes = [0; 1024];
         let result = match recv_available(socket, &mut bytes) {
             Ok(None) => return OutgoingStep::AwaitingReply(self, machine),
             Ok(Some(0)) | Err(_) => Err(machine.handle_eof()),
-            Ok(Some(n)) => machine.handle_bytes(&bytes[..n]).map(|(taken, outcome)| (taken, n, outcome)),
+            Ok(Some(n)) => {
+                shared.record(socket, Way::In, &bytes[..n]);
+                machine.handle_bytes(&bytes[..n]).map(|(taken, outcome)| (taken, n, outcome))
+            }
         };
         match result {
             Ok((_, _, None)) => OutgoingStep::AwaitingReply(self, machine),

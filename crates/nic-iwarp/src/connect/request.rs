@@ -19,6 +19,7 @@ use crate::device_inner::DeviceInner;
 use crate::qp::QpInner;
 use crate::queues::cm_events::CmEvents;
 use crate::queues::qp_queues::{state, state_of};
+use crate::tcp::capture::Way;
 use crate::tcp::conn_info;
 use crate::tcp::socket::{has_closed, send_now};
 use nic_util::fork::ForkSafeFd;
@@ -113,6 +114,9 @@ impl RequestHandle {
         let (shared, queues) = (&self.device.shared, &qp.queues);
         let sent = shared.reactor.watch(socket.as_fd(), u64::MAX, EventFlags::ONESHOT).is_ok()
             && send_now(&socket, reply).is_ok_and(|n| n == reply.len());
+        if sent {
+            shared.record(&socket, Way::Out, reply);
+        }
         let info = ConnInfo { depths: conn_info::negotiated(negotiated), ..self.info };
         let active =
             ActiveConn::new(shared, socket, negotiated, events.clone(), param, &[]).delay_established(info);

@@ -95,7 +95,7 @@ impl ActiveConn {
         }
         let greeting = negotiated.rtr == Some(Rtr::Send);
         let first_send = if !passive && greeting { 2 } else { 1 };
-        let socket = shared.through_faults(socket);
+        let socket = shared.through_relay(socket);
         Self {
             socket,
             machine: Connection::new(&negotiated, &limits, protocol_time(shared.host.now())),

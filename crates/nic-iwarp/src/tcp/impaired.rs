@@ -1,11 +1,14 @@
-//! A worse network on purpose: what this side sends arrives late, slowly, changed, or breaks the connection.
+//! A worse network on purpose: what this side sends arrives late, slowly, changed, or breaks the connection. Also where a capture
+//! of the connection sees its bytes.
 //!
 //! A thread of its own moves the bytes between the connection's socket and the NIC, which gets one end of a pair of local
 //! sockets instead. The path of data thus has no code for it, and a device without these options has no such thread. It
 //! acts on what this side sends, as tc-netem(8) does on the outgoing side of an interface.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use host::{Host, Rng, Span, Time, mix};
@@ -16,6 +19,7 @@ use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
 use crate::config::WireFaults;
+use crate::tcp::capture::{Capture, Way};
 use crate::tcp::socket::{make_port_reusable, recv_available, send_now};
 
 /// Bytes of a piece.
@@ -27,33 +31,38 @@ const LINGER: Span = Span::from_secs(2);
 /// The longest sleep: a thread whose process ends must not keep it.
 const SLEEP_MAX: Span = Span::from_ms(100);
 
-/// The socket for the NIC: `socket` itself, if nothing has to happen to its bytes, or if the system refuses what is needed.
-/// `number` distinguishes the connections of a device.
-pub(crate) fn through_faults(
+/// A capture, and the addresses of the connection in it.
+pub(crate) type Recorded = Option<(Arc<Capture>, (SocketAddr, SocketAddr))>;
+
+/// The socket for the NIC; `socket` itself, if the system refuses what is needed. `number` distinguishes the connections of a
+/// device.
+pub(crate) fn through_relay(
     host: &Host,
     faults: &WireFaults,
     number: u64,
+    recorded: Recorded,
     socket: ForkSafeFd,
 ) -> ForkSafeFd {
-    if faults.is_none() {
-        return socket;
-    }
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
     let (near, far) = match pair {
         Ok((near, far)) => (ForkSafeFd::from(near), ForkSafeFd::from(far)),
         Err(why) => {
-            host::real::remark(format_args!("a connection has none of the faults of its device: {why}"));
+            host::real::remark(format_args!(
+                "a connection has neither the faults nor the capture of its device: {why}"
+            ));
             return socket;
         }
     };
     let (clock, faults) = (host.clone(), *faults);
-    let run = move || Relay::new(clock, faults, number, far, socket).run();
+    let run = move || Relay::new(clock, faults, number, recorded, far, socket).run();
     match host.spawn("nicety-wire", None, run) {
         Ok(_) => near,
         // The socket is gone with the thread: the connection ends, as it does when descriptors run out.
         Err(why) => {
-            host::real::remark(format_args!("a connection ends, as its faults need a thread: {why}"));
+            host::real::remark(format_args!(
+                "a connection ends, as its faults or its capture need a thread: {why}"
+            ));
             near
         }
     }
@@ -113,6 +122,7 @@ impl Lane {
 struct Relay {
     host: Host,
     faults: WireFaults,
+    recorded: Recorded,
     rng: Rng,
     /// Towards the NIC, and towards the peer.
     near: ForkSafeFd,
@@ -126,11 +136,18 @@ struct Relay {
 }
 
 impl Relay {
-    fn new(host: Host, faults: WireFaults, number: u64, near: ForkSafeFd, wire: ForkSafeFd) -> Self {
+    fn new(
+        host: Host,
+        faults: WireFaults,
+        number: u64,
+        recorded: Recorded,
+        near: ForkSafeFd,
+        wire: ForkSafeFd,
+    ) -> Self {
         let mut rng = Rng::new(mix(faults.seed ^ mix(number)));
         let until_flip = gap(&mut rng, faults.flip);
         let (out, back, link_free) = (Lane::default(), Lane::default(), Time::ZERO);
-        Self { host, faults, rng, near, wire, out, back, link_free, until_flip }
+        Self { host, faults, recorded, rng, near, wire, out, back, link_free, until_flip }
     }
 
     fn run(mut self) {
@@ -150,6 +167,9 @@ impl Relay {
             }
             self.sleep();
         }
+        if let Some((capture, ends)) = &self.recorded {
+            capture.end(*ends);
+        }
         make_port_reusable(&self.wire);
     }
 
@@ -168,7 +188,10 @@ impl Relay {
                 Some(0) => self.back.is_ended = true,
                 // The NIC does not read any more, and the peer may still send.
                 Some(_) if self.out.is_closed => {}
-                Some(n) => self.back.push(now, room[..n].to_vec()),
+                Some(n) => {
+                    self.record(Way::In, &room[..n]);
+                    self.back.push(now, room[..n].to_vec());
+                }
             }
         }
         self.out.send(&self.wire, self.host.now())?;
@@ -198,8 +221,15 @@ impl Relay {
             due = self.link_free;
         }
         let jitter = Span::from_ns(self.rng.below(faults.jitter.as_ns().saturating_add(1)));
+        self.record(Way::Out, &piece);
         self.out.push(due + faults.delay + jitter, piece);
         Ok(())
+    }
+
+    fn record(&self, way: Way, bytes: &[u8]) {
+        if let Some((capture, ends)) = &self.recorded {
+            capture.add_between(*ends, way, bytes);
+        }
     }
 
     /// Sleeps until there is something to move.
@@ -246,7 +276,7 @@ mod tests {
             let (a, _) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
             ForkSafeFd::from(a)
         };
-        Relay::new(host::real::host(), faults, 1, pair(), pair())
+        Relay::new(host::real::host(), faults, 1, None, pair(), pair())
     }
 
     #[test]

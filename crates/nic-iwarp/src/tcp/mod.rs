@@ -1,5 +1,6 @@
 //! TCP sockets: creation, addresses, silent peers, faults on the wire, the outbox and the read-ahead buffer.
 
+pub(crate) mod capture;
 pub(crate) mod conn_info;
 pub(crate) mod impaired;
 pub(crate) mod keepalive;

@@ -13,6 +13,7 @@ use clap::{Args, Parser};
 use launcher::Transport;
 
 use super::token::TokenArgs;
+use super::trace::RecordArgs;
 pub(crate) use placement::PlacementArgs;
 use placement::ranks;
 pub(crate) use streams::StreamArgs;
@@ -58,6 +59,8 @@ pub(crate) struct MpirunArgs {
     /// At the end, print the calls, times and messages of the ranks, and write a page to FILE, nicety-profile.html by default
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = PROFILE_FILE)]
     pub(crate) profile: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) record: RecordArgs,
     /// Print what would be started on which host, without starting it
     #[arg(long)]
     pub(crate) dry_run: bool,

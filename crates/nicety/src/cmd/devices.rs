@@ -50,7 +50,7 @@ struct Limit {
 /// Output that cannot be written.
 pub(crate) fn run(args: &DevicesArgs) -> Outcome {
     let devices: Vec<ListedDevice> =
-        fabric::list().into_iter().chain([rails(), faults()]).map(open_and_describe).collect();
+        fabric::list().into_iter().chain([rails(), faults(), traced()]).map(open_and_describe).collect();
     let (width, colour) = (Stream::Out.width(), Stream::Out.colour());
     if args.json {
         Stream::Out.json(&Document { schema: SCHEMA, devices })?;
@@ -83,6 +83,16 @@ fn faults() -> DeviceInfo {
         reach: Reach::Host,
         baseline: Baseline::Memory,
         available: Ok(()),
+    }
+}
+
+/// A representative entry for devices whose use is recorded.
+fn traced() -> DeviceInfo {
+    DeviceInfo {
+        name: "trace(shm)".to_owned(),
+        about: "any device, whose use is recorded or counted; trace(iwarp@A,file=FILE)".to_owned(),
+        options: fabric::trace_options(),
+        ..faults()
     }
 }
 
@@ -202,9 +212,9 @@ fn screen(devices: &[ListedDevice], width: usize, colour: bool) -> String {
     for (title, simulated) in [("Devices of this machine", false), ("Modelled cards, in virtual time", true)]
     {
         let _ = writeln!(out, "{}", Paint::Strong.on(title, colour));
-        // A device with faults is another device of the list; the details of `-v` describe it.
+        // A device with something in front of it is another device of the list; the details of `-v` describe it.
         let is_shown = |device: &&ListedDevice| {
-            fabric::is_virtual(&device.name) == simulated && !fabric::has_faults(&device.name)
+            fabric::is_virtual(&device.name) == simulated && !fabric::is_wrapped(&device.name)
         };
         for device in devices.iter().filter(is_shown) {
             let about = device.about.strip_prefix("a model, in virtual time: ").unwrap_or(&device.about);

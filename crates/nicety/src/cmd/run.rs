@@ -14,7 +14,8 @@ use std::process::Command;
 use host::real::remark;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::args::RunArgs;
+use super::record;
+use crate::args::{RecordArgs, RunArgs};
 use crate::error::{Failure, NOT_EXECUTABLE, NOT_FOUND, OK, Outcome};
 use crate::term::Stream;
 use launcher::install_paths;
@@ -28,7 +29,11 @@ const LIBRARY: &str = "libnicety_dat.so";
 /// # Errors
 /// If a device does not exist or works in virtual time only, or if a library or the program is missing.
 pub(crate) fn run(mut args: RunArgs) -> Outcome {
+    // A capture is an option of the device itself, and has to be set before anything is put in front of it.
+    let captured = RecordArgs { trace: None, count: false, ..args.record.clone() };
+    args.devices = wrapped(&args.devices, &captured)?;
     add_faults(&mut args)?;
+    args.devices = wrapped(&args.devices, &RecordArgs { pcap: None, ..args.record.clone() })?;
     let args = &args;
     for device in &args.devices {
         fabric::check(device).map_err(Failure::usage)?;
@@ -38,6 +43,7 @@ pub(crate) fn run(mut args: RunArgs) -> Outcome {
             )));
         }
     }
+    record::remove_old(&args.record)?;
     let log = log(args)?;
     if args.dat {
         return with_dat(args, log);
@@ -55,6 +61,10 @@ pub(crate) fn run(mut args: RunArgs) -> Outcome {
         return Ok(OK);
     }
     Err(become_program(args, variables))
+}
+
+fn wrapped(devices: &[String], args: &RecordArgs) -> Result<Vec<String>, Failure> {
+    record::wrap(&devices.iter().map(String::as_str).collect::<Vec<_>>(), args)
 }
 
 /// Puts the faults of the command line in front of each device. The program's directory may be another one, so the file gets
@@ -195,6 +205,7 @@ mod tests {
             chaos: None,
             ia: "nicety".to_owned(),
             log: None,
+            record: RecordArgs::default(),
             print_env: false,
             rnic: false,
             provider: Some(std::env::current_exe().expect("this test")),

@@ -26,4 +26,5 @@ mod run;
 mod serve;
 mod stage;
 mod suggested;
+mod trace;
 mod usage;

@@ -18,6 +18,7 @@ pub(crate) mod translate;
 use launcher::Plan;
 use profile::Page;
 
+use super::record;
 use crate::args::MpirunArgs;
 use crate::error::{OK, Outcome};
 use crate::term::Stream;
@@ -43,6 +44,7 @@ pub(crate) fn run(args: &MpirunArgs) -> Outcome {
         Stream::Out.print(&plan.text())?;
         return Ok(OK);
     }
+    record::remove_old(&args.record)?;
     let ended = launcher::run(plan)?;
     page.iter().try_for_each(|page| page.write_and_report(&options.programs, &ended.profiles))?;
     Ok(ended.status)

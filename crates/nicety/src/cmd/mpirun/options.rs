@@ -8,6 +8,7 @@ use launcher::{Connector, Hosts, MpiLibrary, Options, Program};
 use super::command_line;
 use crate::args::mpi::seconds;
 use crate::args::{MpirunArgs, ProgramArgs};
+use crate::cmd::record;
 use crate::error::Failure;
 
 /// The variable for the time limit.
@@ -35,7 +36,8 @@ pub(super) fn launcher_options(args: &MpirunArgs) -> Result<Options, Failure> {
         Some(name) if name == Path::new("none") => MpiLibrary::None,
         Some(path) => MpiLibrary::At(path.clone()),
     };
-    check_devices(args)?;
+    let device = device(args, &hosts)?;
+    check_devices(device.as_deref())?;
     let (placement, mapping) = (&args.placement, args.placement.mapping());
     let bind = placement.bind;
     Ok(Options {
@@ -54,7 +56,7 @@ pub(super) fn launcher_options(args: &MpirunArgs) -> Result<Options, Failure> {
         width: bind.and_then(|bind| bind.width).or(mapping.width),
         reports_bindings: placement.report_bindings,
         oversubscribe: placement.oversubscribe || mapping.oversubscribe,
-        device: args.device.clone(),
+        device,
         transport: args.lane,
         mpi,
         has_profile: args.profile.is_some(),
@@ -74,9 +76,22 @@ fn program(args: ProgramArgs) -> Program {
     Program { ranks, variables, directory: wdir, command }
 }
 
+/// The devices of the MPI library, with recording devices in front of each if an option asks for that.
+fn device(args: &MpirunArgs, hosts: &Hosts) -> Result<Option<String>, Failure> {
+    if !record::is_wanted(&args.record) {
+        return Ok(args.device.clone());
+    }
+    // The default is that of the library.
+    let unset = if matches!(hosts, Hosts::Own) { "shm" } else { "shm+iwarp" };
+    let set = std::env::var("NICETY_DEVICE").ok().filter(|set| !set.is_empty());
+    let names = args.device.clone().or(set).unwrap_or_else(|| unset.to_owned());
+    let wrapped = record::wrap(&fabric::split(&names, '+'), &args.record)?;
+    Ok(Some(wrapped.join("+")))
+}
+
 /// Rejects devices that other programs cannot use.
-fn check_devices(args: &MpirunArgs) -> Result<(), Failure> {
-    for device in args.device.iter().flat_map(|names| fabric::split(names, '+')) {
+fn check_devices(names: Option<&str>) -> Result<(), Failure> {
+    for device in names.iter().flat_map(|names| fabric::split(names, '+')) {
         fabric::check(device).map_err(Failure::usage)?;
         if fabric::is_virtual(device) {
             return Err(Failure::usage(format!(
