@@ -524,7 +524,7 @@ fn sizes_are_set_together(process: &Process) {
     assert_eq!(class(file.preallocate(-1)), Class::ARG);
     assert_eq!(file.sync(), Ok(()));
     assert_eq!(read(&file, 100, Position::At(0)), [0; 7]);
-    assert_eq!(read(&file, 100, Position::At(7)), []);
+    assert!(read(&file, 100, Position::At(7)).is_empty());
     file.close().expect("closed");
 }
 

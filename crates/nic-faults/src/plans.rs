@@ -31,10 +31,6 @@ pub(crate) struct Plans {
     plans: Mutex<Vec<Plan>>,
 }
 
-fn is_receive(wc: &Wc) -> bool {
-    matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm)
-}
-
 impl Plans {
     fn plans(&self) -> MutexGuard<'_, Vec<Plan>> {
         self.plans.lock().unwrap_or_else(|e| e.into_inner())
@@ -80,12 +76,12 @@ impl Plans {
     fn apply_some(&self, wcs: &mut [Wc]) {
         for wc in wcs {
             // A receive that takes a message without data succeeds, whatever its key.
-            let may_be = !wc.is_ok() || is_receive(wc) && wc.byte_len == 0;
+            let may_be = !wc.is_ok() || wc.opcode.is_recv() && wc.byte_len == 0;
             if !may_be {
                 continue;
             }
             let is_of = |plan: &Plan| {
-                plan.is_recv == is_receive(wc)
+                plan.is_recv == wc.opcode.is_recv()
                     && plan.wr_id == wc.wr_id
                     && plan.qp_num.is_none_or(|qp_num| qp_num == wc.qp_num)
             };

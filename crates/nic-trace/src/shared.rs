@@ -158,7 +158,7 @@ impl Shared {
     #[inline]
     pub(crate) fn completions(&self, cq: u32, wcs: &[Wc]) {
         for wc in wcs {
-            let is_send = !matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
+            let is_send = !wc.opcode.is_recv();
             self.counters.qp(wc.qp_num).complete(is_send, wc.byte_len, !wc.is_ok());
         }
         let Some(recorder) = &self.recorder else { return };
@@ -222,6 +222,8 @@ fn operation(opcode: WcOpcode) -> Operation {
         WcOpcode::FetchAdd => Operation::FetchAdd,
         WcOpcode::Recv => Operation::Recv,
         WcOpcode::RecvWriteImm => Operation::RecvWriteImm,
+        WcOpcode::RecvBegin => Operation::RecvBegin,
+        WcOpcode::RecvRest => Operation::RecvRest,
         _ => Operation::Send,
     }
 }
@@ -314,13 +316,13 @@ pub(crate) fn post_recv(
     shared: &Shared,
     object: u32,
     qp_num: Option<u32>,
-    wr: &RecvWr<'_>,
+    fields: Fields,
     below: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let place = shared.recorder.as_ref().map(|recorder| {
         let place = recorder.reserve(1);
         let (time_ps, thread) = (shared.host.now().as_ps(), recorder.thread());
-        recorder.store(place, &Fields { time_ps, thread, object, ..recv_fields(wr) });
+        recorder.store(place, &Fields { time_ps, thread, object, ..fields });
         (recorder, place)
     });
     let posted = below();

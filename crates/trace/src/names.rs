@@ -103,11 +103,24 @@ pub enum Operation {
     Recv,
     /// A receive that a write with immediate data consumed.
     RecvWriteImm,
+    /// A receive that the beginning of a longer message filled.
+    RecvBegin,
+    /// Memory for the rest of that message.
+    RecvRest,
 }
 
 /// The operations of requests and completions, by their codes.
-const OPERATIONS: [&str; 7] =
-    ["send", "write", "read", "compare-swap", "fetch-add", "recv", "recv-write-imm"];
+const OPERATIONS: [&str; 9] = [
+    "send",
+    "write",
+    "read",
+    "compare-swap",
+    "fetch-add",
+    "recv",
+    "recv-write-imm",
+    "recv-begin",
+    "recv-rest",
+];
 
 /// The codes of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +205,7 @@ mod tests {
     fn last_codes_have_the_last_names() {
         assert_eq!((call(Call::Load as u8), usize::from(Call::Load as u8)), ("load", CALLS.len() - 1));
         assert_eq!(call(Call::Connect as u8), "connect");
-        assert_eq!(operation(Operation::RecvWriteImm as u8), "recv-write-imm");
+        assert_eq!(operation(Operation::RecvRest as u8), "recv-rest");
         assert_eq!(event(Event::Asynchronous as u8), "asynchronous");
         assert_eq!((call(200), status(999)), ("unknown", "unknown"));
     }

@@ -160,6 +160,7 @@ impl Finder<'_> {
         let queue = queues.entry(id).or_default();
         let is_own = |request: &usize| {
             posted(*request).id == record.fields.id
+                && is_rest(posted(*request).code) == is_rest(record.fields.code)
                 && (!is_send || record.has_failed() || is_signaled(*request))
         };
         let Some(found) = queue.iter().position(is_own) else { return false };
@@ -185,6 +186,11 @@ impl Finder<'_> {
         self.note_depth(id, is_send, record.fields.time_ps);
         true
     }
+}
+
+/// Whether it is memory for the rest of a message, which does not wait behind earlier receives.
+fn is_rest(code: u8) -> bool {
+    code == Operation::RecvRest as u8
 }
 
 /// The waits of all threads. A thread that waits for several objects, or wakes without an event, waits on.
@@ -260,6 +266,39 @@ mod tests {
         let requests = Requests::of(&file.read());
         let ends: Vec<_> = requests.all.iter().map(|request| request.ended_ps).collect();
         assert_eq!(ends, [Some(30), Some(40)]);
+    }
+
+    #[test]
+    fn rest_of_a_message_is_not_an_earlier_receive() {
+        let mut file = File::new();
+        file.qp(3, false);
+        file.entry(crate::format::entry::OBJECT, &[2 | 1 << 32, 1], "");
+        let recv = |time_ps, operation| Fields {
+            time_ps,
+            kind: kind::RECV,
+            code: operation as u8,
+            object: 3,
+            id: 7,
+            ..Fields::default()
+        };
+        file.record(recv(10, Operation::Recv));
+        file.record(recv(20, Operation::Recv));
+        file.record(recv(30, Operation::RecvRest));
+        for (time_ps, operation) in [(40, Operation::RecvRest), (50, Operation::RecvBegin)] {
+            let code = operation as u8;
+            let fields = Fields {
+                time_ps,
+                kind: kind::COMPLETION,
+                code,
+                object: 2,
+                other: 0x30,
+                id: 7,
+                ..Fields::default()
+            };
+            file.record(fields);
+        }
+        let ends: Vec<_> = Requests::of(&file.read()).all.iter().map(|request| request.ended_ps).collect();
+        assert_eq!(ends, [Some(50), None, Some(40)]);
     }
 
     #[test]

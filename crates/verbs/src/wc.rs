@@ -54,6 +54,15 @@ pub enum WcOpcode {
     RecvRest,
 }
 
+impl WcOpcode {
+    /// Whether the request was posted to a receive queue.
+    #[must_use]
+    #[inline]
+    pub fn is_recv(self) -> bool {
+        matches!(self, Self::Recv | Self::RecvWriteImm | Self::RecvBegin | Self::RecvRest)
+    }
+}
+
 /// The completion of one request (`ibv_wc`). For a status other than success, only `wr_id`, `status`, `opcode` and
 /// `qp_num` are valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

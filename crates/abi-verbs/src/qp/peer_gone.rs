@@ -4,7 +4,7 @@
 //! request of the send queue completes with a retry error.
 
 use ffi::lock;
-use verbs::{Wc, WcOpcode, WcStatus};
+use verbs::{Wc, WcStatus};
 
 use crate::objects::{AsyncQpEvent, Cq, Qp};
 use crate::qp::failed_completion;
@@ -54,7 +54,7 @@ fn withhold_or_translate(cq: Held<Cq>, wc: Wc) -> Option<Wc> {
         return Some(wc);
     }
     let is_flushed = wc.status == WcStatus::WrFlushErr;
-    if is_flushed && matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm) {
+    if is_flushed && wc.opcode.is_recv() {
         return disconnect_hold.withhold(wc);
     }
     let status = if is_flushed { WcStatus::RetryExcErr } else { wc.status };

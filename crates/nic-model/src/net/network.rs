@@ -364,7 +364,7 @@ impl Network {
             return;
         }
         self.completions.write(cq, entry);
-        let follows_data = matches!(entry.wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
+        let follows_data = entry.wc.opcode.is_recv();
         let visible_at = card.complete(now, follows_data);
         self.event_queue.schedule(visible_at, Event::EntryVisible(cq));
     }

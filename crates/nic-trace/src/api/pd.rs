@@ -11,7 +11,7 @@ use verbs::{Access, Buf, RecvWr, Result, SrqInit};
 use crate::api::cq::TraceCq;
 use crate::api::qp::TraceQp;
 use crate::counters::Kind;
-use crate::shared::{Counted, post_recv};
+use crate::shared::{Counted, post_recv, recv_fields};
 
 pub(crate) struct TracePd {
     pub(crate) below: Arc<dyn PdOps>,
@@ -163,7 +163,7 @@ impl SrqOps for TraceSrq {
 
     #[inline]
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
-        post_recv(&self.counted.shared, self.object, None, wr, || self.below.post_recv(wr))
+        post_recv(&self.counted.shared, self.object, None, recv_fields(wr), || self.below.post_recv(wr))
     }
 
     fn arm_limit(&self, limit: u32) -> Result<()> {

@@ -8,11 +8,11 @@ use host::Span;
 use nic_util::sync::unpoisoned;
 use trace::Object;
 use trace::format::Fields;
-use trace::names::Call;
+use trace::names::{Call, Operation};
 use verbs::provider::{QpOps, QpParts};
 use verbs::{Buf, Error, QpState, RecvWr, RemoteAddr, Result, SendFlags, SendWr};
 
-use crate::shared::{Shared, bytes_of, post_recv, refuse, send_fields};
+use crate::shared::{Shared, bytes_of, post_recv, recv_fields, refuse, send_fields};
 
 pub(crate) struct TraceQp {
     pub(crate) below: Arc<dyn QpOps>,
@@ -124,7 +124,12 @@ impl QpOps for TraceQp {
     #[inline]
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         let num = (!self.has_srq).then_some(self.reported_num);
-        post_recv(&self.shared, self.object, num, wr, || self.below.post_recv(wr))
+        post_recv(&self.shared, self.object, num, recv_fields(wr), || self.below.post_recv(wr))
+    }
+
+    fn post_rest(&self, wr: &RecvWr<'_>) -> Result<()> {
+        let fields = Fields { code: Operation::RecvRest as u8, ..recv_fields(wr) };
+        post_recv(&self.shared, self.object, Some(self.reported_num), fields, || self.below.post_rest(wr))
     }
 
     fn to_error(&self) {
