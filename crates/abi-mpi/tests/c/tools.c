@@ -74,16 +74,16 @@ static unsigned long number(MPI_T_pvar_session session, MPI_T_pvar_handle handle
 }
 
 /* Counters of the protocols of long messages. */
-static MPI_T_pvar_handle long_ones[3];
+static MPI_T_pvar_handle long_ones[2];
 
 static void count_long_ones(MPI_T_pvar_session session) {
-    const char *names[] = {"messages_rndv_get", "messages_rndv_put", "messages_rndv_shm_both"};
-    for (int at = 0; at < 3; at++) long_ones[at] = pvar(session, names[at], MPI_T_PVAR_CLASS_COUNTER, NULL, 1);
+    const char *names[] = {"messages_rndv_get", "messages_rndv_shm_both"};
+    for (int at = 0; at < 2; at++) long_ones[at] = pvar(session, names[at], MPI_T_PVAR_CLASS_COUNTER, NULL, 1);
 }
 
 static unsigned long number_of_long_ones(MPI_T_pvar_session session) {
     unsigned long sum = 0;
-    for (int at = 0; at < 3; at++) sum += number(session, long_ones[at]);
+    for (int at = 0; at < 2; at++) sum += number(session, long_ones[at]);
     return sum;
 }
 
@@ -115,7 +115,7 @@ static void counts(void) {
     static char block[5000000], back[5000000];
     OK(MPI_Sendrecv(block, sizeof block, MPI_BYTE, next, 4, back, sizeof back, MPI_BYTE, last, 4, world, MPI_STATUS_IGNORE));
     CHECK(number_of_long_ones(session) == (unsigned long) (size > 1));
-    for (int at = 0; at < 3; at++) OK(MPI_T_pvar_stop(session, long_ones[at]));
+    for (int at = 0; at < 2; at++) OK(MPI_T_pvar_stop(session, long_ones[at]));
     OK(MPI_Sendrecv(block, sizeof block, MPI_BYTE, next, 4, back, sizeof back, MPI_BYTE, last, 4, world, MPI_STATUS_IGNORE));
     CHECK(number_of_long_ones(session) == (unsigned long) (size > 1));
     OK(MPI_T_pvar_readreset(session, all, to));
@@ -143,7 +143,7 @@ static void limits(void) {
     CHECK(eager > 0 && eager <= most && both >= 65536);
     OK(MPI_T_pvar_session_create(&session));
     count_long_ones(session);
-    for (int at = 0; at < 3; at++) OK(MPI_T_pvar_start(session, long_ones[at]));
+    for (int at = 0; at < 2; at++) OK(MPI_T_pvar_start(session, long_ones[at]));
     OK(set("eager_max", &none));
     OK(MPI_Sendrecv(&out, 1, MPI_INT, next, 5, &in, 1, MPI_INT, last, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     CHECK(in == last && number_of_long_ones(session) == (unsigned long) (size > 1));
