@@ -97,7 +97,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             }
             let by = turn as usize % cells.len();
             cells.rotate_left(by);
-            for library in &libraries {
+            let first = turn as usize % libraries.len();
+            for library in libraries[first..].iter().chain(&libraries[..first]) {
                 let name = program.name();
                 eprintln!("turn {} of {}: {name}, {setting}, {}", turn + 1, options.turns, library.name);
                 for (cell, value) in job(workspace, library, network.as_ref(), (setting, program), &cells)? {
