@@ -197,7 +197,7 @@ pub fn choose(case: Case, costs: Costs) -> Choice {
     let found = cheapest(&Case { bytes: 1, segment: 1, ..case }, costs, None);
     let shared = found.filter(|(algorithm, _)| algorithm.requirement == Requirement::Shared);
     let without_shared = || cheapest(&Case { shared: 0, ..case }, costs, None);
-    let chosen = shared.map(|(algorithm, _)| (algorithm, algorithm.cost(&case).seconds(costs)));
+    let chosen = shared.map(|(algorithm, _)| (algorithm, algorithm.cost(&case).seconds(&case, costs)));
     let (algorithm, seconds) =
         chosen.or_else(without_shared).expect("each kind has an algorithm without requirements");
     Choice { algorithm, segment: case.segment, seconds }
@@ -210,7 +210,7 @@ fn cheapest(case: &Case, costs: Costs, except: Option<&Algorithm>) -> Option<(&'
             algorithm.unsupported_reason(case).is_none()
                 && !except.is_some_and(|except| std::ptr::eq(algorithm, except))
         })
-        .map(|algorithm| (algorithm, algorithm.cost(case).seconds(costs)))
+        .map(|algorithm| (algorithm, algorithm.cost(case).seconds(case, costs)))
         .reduce(|best, next| if next.1 < best.1 { next } else { best })
 }
 
@@ -227,14 +227,26 @@ pub(crate) fn reason(case: Case, choice: &Choice, costs: Costs) -> String {
         );
     }
     let (mine, theirs) = (choice.algorithm.cost(&case), other.cost(&case));
-    let (messages, further) = (theirs.messages - mine.messages, theirs.further - mine.further);
-    let (bytes, reduced) = (theirs.bytes - mine.bytes, theirs.reduced - mine.reduced);
-    let saved = [
-        (messages * costs.alpha, format!("{messages:.0} sequential messages")),
-        (further * costs.gap, format!("{further:.0} further messages")),
-        (bytes * costs.beta, format!("{bytes:.0} B sent")),
-        (reduced * costs.gamma, format!("{reduced:.0} B reduced")),
-    ];
+    let (rounds, reduced) = (theirs.messages - mine.messages, theirs.reduced - mine.reduced);
+    let saved = if let Some(shared) = costs.shared_cores_of(&case) {
+        let turns = theirs.messages * theirs.turn(&shared) - mine.messages * mine.turn(&shared);
+        let (mine, theirs) = (mine.total(&case), theirs.total(&case));
+        let (messages, bytes) = (theirs.0 - mine.0, theirs.1 - mine.1);
+        [
+            (turns, "waits of ranks that share cores".to_owned()),
+            (messages * shared.message, format!("{messages:.0} messages of all ranks")),
+            (bytes * shared.byte, format!("{bytes:.0} B sent by all ranks")),
+            (reduced * costs.gamma, format!("{reduced:.0} B reduced")),
+        ]
+    } else {
+        let (further, bytes) = (theirs.further - mine.further, theirs.bytes - mine.bytes);
+        [
+            (rounds * costs.alpha, format!("{rounds:.0} sequential messages")),
+            (further * costs.gap, format!("{further:.0} further messages")),
+            (bytes * costs.beta, format!("{bytes:.0} B sent")),
+            (reduced * costs.gamma, format!("{reduced:.0} B reduced")),
+        ]
+    };
     match saved.iter().max_by(|a, b| a.0.total_cmp(&b.0)) {
         Some((seconds, what)) if *seconds > 0.0 => format!("saves {what} against {against}"),
         _ => format!("costs the same as {against}"),
@@ -252,7 +264,11 @@ pub fn explain(case: Case, costs: Costs) -> String {
             Some(why) => format!("{mark} {:<20} not possible: {why}\n", algorithm.name),
             None => {
                 let cost = algorithm.cost(&case);
-                format!("{mark} {:<20} {:>12.2} us: {cost}\n", algorithm.name, cost.seconds(costs) * 1e6)
+                format!(
+                    "{mark} {:<20} {:>12.2} us: {cost}\n",
+                    algorithm.name,
+                    cost.seconds(&case, costs) * 1e6
+                )
             }
         };
         text.write_str(&line).expect("writing to a string cannot fail");

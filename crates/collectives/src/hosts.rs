@@ -44,14 +44,17 @@ fn leaders_and_rounds(case: &Case) -> (Case, f64) {
 
 /// The cost between leaders and of this number of trees within the hosts.
 fn with_trees(case: &Case, between: Cost, trees: f64, reduced: f64) -> Cost {
-    let (_, rounds) = leaders_and_rounds(case);
+    let (leaders, rounds) = leaders_and_rounds(case);
     let within = WITHIN * trees * rounds;
+    let all_within = WITHIN * trees * (case.size - case.hosts) as f64;
+    let (messages, bytes) = between.total(&leaders);
     Cost {
         messages: between.messages + within,
         bytes: between.bytes + within * case.n(),
         reduced: between.reduced + reduced * rounds * case.n(),
         ..between
     }
+    .with_all(messages + all_within, bytes + all_within * case.n())
 }
 
 pub(crate) fn barrier_cost(case: &Case) -> Cost {
@@ -81,9 +84,11 @@ pub(crate) fn allreduce_cost(case: &Case) -> Cost {
 }
 
 pub(crate) fn allgather_cost(case: &Case) -> Cost {
-    let rounds = case.hosts as f64 - 1.0;
-    let (received, all) = (rounds / case.hosts as f64 * case.ranks(), case.ranks());
+    let (hosts, all) = (case.hosts as f64, case.ranks());
+    let rounds = hosts - 1.0;
+    let received = rounds / hosts * all;
     Cost::new(rounds + WITHIN, (received + WITHIN * all) * case.n())
+        .with_all(hosts * rounds + WITHIN * all, (hosts * received + WITHIN * all * all) * case.n())
 }
 
 /// The ranks of this rank's host, and the leaders of all hosts.

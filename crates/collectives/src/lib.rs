@@ -51,7 +51,7 @@ mod task;
 mod tree;
 
 pub use choose::{Algorithm, AlgorithmError, Choice, choose, explain};
-pub use cost::{Case, Cost, Costs};
+pub use cost::{Case, Cost, Costs, SharedCores};
 pub use inter::plan as plan_inter;
 pub use neighbour::{Neighbours, plan as plan_neighbours};
 pub use schedule::{ElementType, Operands, Peer, Schedule, Scratch, Span, SpanBuffer, Step};

@@ -11,7 +11,14 @@ use crate::schedule::{Schedule, copy, receive, send};
 use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
+    let all = messages_of(case.size);
     Cost::with_reduction(case.log(), case.log() * case.n(), case.log() * case.n())
+        .with_all(all, all * case.n())
+}
+
+/// The messages of all ranks of a scan: in each round, one for each rank that has a rank so far before it.
+fn messages_of(size: usize) -> f64 {
+    (0..log2_up(size)).map(|round| (size - (1 << round)) as f64).sum()
 }
 
 pub(crate) fn cost_exclusive(case: &Case) -> Cost {
@@ -19,7 +26,9 @@ pub(crate) fn cost_exclusive(case: &Case) -> Cost {
         return Cost::new(0.0, 0.0);
     }
     let rounds = f64::from(log2_up(case.size - 1));
+    let all = case.ranks() - 1.0 + messages_of(case.size - 1);
     Cost::with_reduction(rounds + 1.0, (rounds + 1.0) * case.n(), rounds * case.n())
+        .with_all(all, all * case.n())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

@@ -52,7 +52,7 @@ pub fn size_ranges(case: Case, costs: Costs, most: u64) -> Vec<SizeRange> {
 /// operator that is not commutative, or with blocks of different sizes, have separate lines where the choice differs. Without
 /// shared memory.
 pub fn table(size: usize, costs: Costs, most: u64) -> String {
-    let Costs { alpha, gap, beta, gamma } = costs;
+    let Costs { alpha, gap, beta, gamma, .. } = costs;
     let mut text = format!(
         "{size} ranks; a message {:.2} us, one more {:.2} us, a KiB sent {:.3} us, a KiB reduced {:.3} us\n",
         alpha * 1e6,

@@ -95,7 +95,7 @@ pub use bootstrap::{Bootstrap, LocalBootstrap, LocalKvs};
 pub use coll::collective::Collective;
 pub use coll::shm::{SmallCollective, shared_bytes};
 pub use coll::tuning::Tuning;
-pub use collectives::{CollKind, Costs};
+pub use collectives::{CollKind, Costs, SharedCores};
 pub use comm::communicator::{Comm, NAME_MAX};
 pub use comm::create::SplitType;
 pub use comm::group::{Comparison, Group};

@@ -94,7 +94,8 @@ impl Process {
         }
         let oversubscribed = config.oversubscribed.filter(|_| config.match_engine == MatchEngine::Verbs);
         oversubscribed.into_iter().for_each(|oversubscribed| host.set_oversubscribed(oversubscribed));
-        config.tuning.publish(&*bootstrap, &config.ports)?;
+        let shared_cores = (oversubscribed == Some(true)).then(host::real::online_cores);
+        config.tuning.publish(&*bootstrap, &config.ports, shared_cores)?;
         let here = (&*config.node, &*config.addresses, config.fast_path);
         let transport = Transport::new(host, &config.ports, here, bootstrap.clone())?;
         let tuning = Tuning::read(&*bootstrap)?;

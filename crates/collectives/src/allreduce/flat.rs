@@ -10,7 +10,9 @@ use crate::{bcast, reduce};
 
 pub(crate) fn cost(case: &Case) -> Cost {
     let all = (case.ranks() - 1.0) * case.n();
-    Cost::with_reduction(2.0 * case.one_round(), 2.0 * all, all).with_further(2.0 * case.others_but_one())
+    Cost::with_reduction(2.0 * case.one_round(), 2.0 * all, all)
+        .with_further(2.0 * case.others_but_one())
+        .of_one_rank()
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

@@ -20,6 +20,10 @@ pub(crate) fn cost(case: &Case) -> Cost {
         2.0 * (part + folds * case.n()),
         part + folds * case.n(),
     )
+    .with_all(
+        2.0 * (power * case.log_down() + case.folded()),
+        2.0 * (power * part + case.folded() * case.n()),
+    )
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

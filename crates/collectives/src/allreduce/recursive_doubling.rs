@@ -13,7 +13,9 @@ use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
     let (rounds, folds) = (case.log_down(), case.folds());
+    let all = case.power() * rounds + 2.0 * case.folded();
     Cost::with_reduction(rounds + 2.0 * folds, (rounds + 2.0 * folds) * case.n(), (rounds + folds) * case.n())
+        .with_all(all, all * case.n())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

@@ -9,7 +9,7 @@ use crate::schedule::Schedule;
 use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::new(2.0 * case.one_round(), 0.0).with_further(2.0 * case.others_but_one())
+    Cost::new(2.0 * case.one_round(), 0.0).with_further(2.0 * case.others_but_one()).of_one_rank()
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

@@ -10,7 +10,7 @@ use crate::task::Task;
 use crate::tree;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::new(2.0 * case.log(), 0.0)
+    Cost::new(2.0 * case.log(), 0.0).with_all(2.0 * (case.ranks() - 1.0), 0.0)
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

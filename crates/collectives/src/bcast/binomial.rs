@@ -9,7 +9,8 @@ use crate::task::Task;
 use crate::tree;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::new(case.log(), case.log() * case.n())
+    let others = case.ranks() - 1.0;
+    Cost::new(case.log(), case.log() * case.n()).with_all(others, others * case.n())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

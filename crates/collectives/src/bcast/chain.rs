@@ -14,7 +14,9 @@ pub(crate) fn cost(case: &Case) -> Cost {
     let segments = case.bytes.div_ceil(case.segment.max(1)) as f64;
     let messages = if segments > 0.0 { case.ranks() - 2.0 + segments } else { 0.0 };
     let segment = if segments > 1.0 { case.segment as f64 } else { case.n() };
+    let others = case.ranks() - 1.0;
     Cost::new(messages, case.n() + (case.ranks() - 2.0) * segment)
+        .with_all(others * segments, others * case.n())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

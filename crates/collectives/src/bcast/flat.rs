@@ -7,7 +7,9 @@ use crate::schedule::{Schedule, receive, send};
 use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::new(case.one_round(), (case.ranks() - 1.0) * case.n()).with_further(case.others_but_one())
+    Cost::new(case.one_round(), (case.ranks() - 1.0) * case.n())
+        .with_further(case.others_but_one())
+        .of_one_rank()
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

@@ -10,7 +10,9 @@ use crate::task::Task;
 use crate::tree;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::new(case.log() + case.ranks() - 1.0, 2.0 * case.n() * (1.0 - 1.0 / case.ranks()))
+    let (others, part) = (case.ranks() - 1.0, case.n() / case.ranks());
+    let all = case.blocks_up_a_tree() + case.ranks() * others;
+    Cost::new(case.log() + others, 2.0 * part * others).with_all(others + case.ranks() * others, all * part)
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

@@ -8,7 +8,8 @@ use crate::task::Task;
 use crate::tree;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::new(case.log(), (case.ranks() - 1.0) * case.n())
+    let others = case.ranks() - 1.0;
+    Cost::new(case.log(), others * case.n()).with_all(others, case.blocks_up_a_tree() * case.n())
 }
 
 /// Inner ranks of the tree, and a root other than 0, gather packed blocks, ordered by number from the root on.

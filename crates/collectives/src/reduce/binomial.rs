@@ -12,7 +12,9 @@ use crate::tree;
 pub(crate) fn cost(case: &Case) -> Cost {
     // The root is unknown when one choice serves many calls.
     let more = if case.commutative || case.size == 1 { 0.0 } else { 1.0 };
+    let all = case.ranks() - 1.0 + more;
     Cost::with_reduction(case.log() + more, (case.log() + more) * case.n(), case.log() * case.n())
+        .with_all(all, all * case.n())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

@@ -9,7 +9,7 @@ use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
     let all = (case.ranks() - 1.0) * case.n();
-    Cost::with_reduction(case.one_round(), all, all).with_further(case.others_but_one())
+    Cost::with_reduction(case.one_round(), all, all).with_further(case.others_but_one()).of_one_rank()
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

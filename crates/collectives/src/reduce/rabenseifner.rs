@@ -21,6 +21,11 @@ pub(crate) fn cost(case: &Case) -> Cost {
         2.0 * (part + folds * case.n()),
         part + folds * case.n(),
     )
+    // Parts are exchanged among a power of two of ranks, and gathered up a tree.
+    .with_all(
+        power * (case.log_down() + 1.0) - 1.0 + case.folded(),
+        (power - 1.0 + case.log_down() / 2.0 + case.folded()) * case.n(),
+    )
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

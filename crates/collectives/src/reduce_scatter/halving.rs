@@ -17,7 +17,9 @@ pub(crate) fn cost(case: &Case) -> Cost {
     // Number 0 keeps the most: the blocks of all ranks below the middle.
     let kept: usize = (0..fold.participants.ilog2()).map(|round| fold.first_rank(1 << round)).sum();
     let reduced = kept as f64 * block + folds * case.n();
+    let (power, folded) = (case.power(), case.folded());
     Cost::with_reduction(case.log_down() + 2.0 * folds, reduced + folds * block, reduced)
+        .with_all(power * case.log_down() + 2.0 * folded, (power - 1.0 + folded) * case.n() + folded * block)
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

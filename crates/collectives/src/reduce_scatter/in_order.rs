@@ -10,9 +10,10 @@ use crate::schedule::Schedule;
 use crate::task::{Blocks, Root, Task};
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    let part = 1.0 - 1.0 / case.ranks();
+    let (others, part) = (case.ranks() - 1.0, 1.0 - 1.0 / case.ranks());
     Cost::with_reduction(case.log() + case.one_round(), (case.log() + part) * case.n(), case.log() * case.n())
         .with_further(case.others_but_one())
+        .with_all(2.0 * others, (others + part) * case.n())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {

@@ -238,7 +238,7 @@ fn lists_of_neighbours() {
     assert_eq!(found[2], [Some(matrix(2, 0)), Some(matrix(0, 2))]);
 }
 
-const COSTS: Costs = Costs { alpha: 1e-6, gap: 1e-6, beta: 1e-10, gamma: 1e-10 };
+const COSTS: Costs = Costs { alpha: 1e-6, gap: 1e-6, beta: 1e-10, gamma: 1e-10, shared_cores: None };
 
 fn case(kind: CollKind, size: usize, bytes: u64) -> Case {
     Case { kind, size, bytes, commutative: true, equal_blocks: true, segment: 1, shared: 0, hosts: 1 }
@@ -310,7 +310,9 @@ fn a_pipeline_has_segments_that_cost_least() {
     let choice = choose(bcast, COSTS);
     assert!(choice.segment > 1 << 10 && choice.segment < 1 << 24);
     for other in [choice.segment / 2, choice.segment * 2] {
-        assert!(choice.algorithm.cost(&Case { segment: other, ..bcast }).seconds(COSTS) > choice.seconds);
+        assert!(
+            choice.algorithm.cost(&Case { segment: other, ..bcast }).seconds(&bcast, COSTS) > choice.seconds
+        );
     }
     assert_eq!(
         choose(case(CollKind::Bcast, 2, 1 << 20), COSTS).segment,
@@ -375,7 +377,7 @@ fn the_table_shows_size_ranges_and_reasons() {
 
 #[test]
 fn flat_trees_are_chosen_where_further_messages_are_cheap() {
-    let shared = Costs { alpha: 150e-9, gap: 40e-9, beta: 1.0 / 20e9, gamma: 1.0 / 10e9 };
+    let shared = Costs { alpha: 150e-9, gap: 40e-9, beta: 1.0 / 20e9, gamma: 1.0 / 10e9, shared_cores: None };
     let name = |case| choose(case, shared).algorithm.name;
     assert_eq!(name(case(CollKind::Barrier, 4, 0)), "direct");
     assert_eq!(name(case(CollKind::Bcast, 4, 8)), "flat");
@@ -392,7 +394,7 @@ fn the_guide_shows_the_real_code_and_costs() {
     let guide = include_str!("../../../../docs/internals/adding-a-collective.md");
     let code = include_str!("../../src/bcast/flat.rs");
     assert!(guide.contains(&format!("```rust\n{code}```")), "the guide shows another src/bcast/flat.rs");
-    let costs = Costs { alpha: 1e-6, gap: 1e-7, beta: 1e-9, gamma: 0.0 };
+    let costs = Costs { alpha: 1e-6, gap: 1e-7, beta: 1e-9, gamma: 0.0, shared_cores: None };
     let text = explain(case(CollKind::Bcast, 4, 256), costs);
     assert!(guide.contains(&text), "the guide explains another choice than this:\n{text}");
 }

@@ -78,7 +78,7 @@ pub(crate) struct World {
 }
 
 /// Zero costs; a clock sets one of them.
-pub(crate) const FREE: Costs = Costs { alpha: 0.0, gap: 0.0, beta: 0.0, gamma: 0.0 };
+pub(crate) const FREE: Costs = Costs { alpha: 0.0, gap: 0.0, beta: 0.0, gamma: 0.0, shared_cores: None };
 
 impl Rank {
     pub(crate) fn new(schedule: Schedule, input: Vec<u8>, output: Vec<u8>) -> Self {

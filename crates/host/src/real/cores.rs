@@ -31,11 +31,15 @@ pub fn pin_to_core(core: usize) -> std::io::Result<()> {
 /// report the cores. The processes are assumed to be bound to different cores if there are enough cores, and otherwise
 /// to have the same number of allowed cores as this one.
 pub fn is_oversubscribed(processes: usize) -> Option<bool> {
-    let online =
-        bounded::kernel_text("/sys/devices/system/cpu/online").ok().and_then(|list| parse_core_list(&list));
     let allowed = allowed_cores().len();
-    let online = online.map_or(allowed, |cores| cores.len());
-    (allowed > 0).then(|| outnumber(processes, allowed, online))
+    (allowed > 0).then(|| outnumber(processes, allowed, online_cores()))
+}
+
+/// The number of cores of this host that are in use; that of the allowed ones if the kernel does not report it.
+pub fn online_cores() -> usize {
+    let list = bounded::kernel_text("/sys/devices/system/cpu/online").ok();
+    let online = list.and_then(|list| parse_core_list(&list));
+    online.map_or_else(|| allowed_cores().len(), |cores| cores.len())
 }
 
 fn outnumber(processes: usize, allowed: usize, online: usize) -> bool {

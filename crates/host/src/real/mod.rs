@@ -12,7 +12,7 @@ mod thread;
 
 pub use addresses::addresses;
 pub use clock::{Clock, CycleStamp};
-pub use cores::{allowed_cores, is_oversubscribed, other_core, pin_to_core};
+pub use cores::{allowed_cores, is_oversubscribed, online_cores, other_core, pin_to_core};
 pub use folder::{find_user_folder, network_namespace, user_folder};
 pub use ignored::is_ignored;
 pub use remark::{remark, remark_to};

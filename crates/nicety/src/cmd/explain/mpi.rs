@@ -2,7 +2,7 @@
 //! number of ranks, and why. Nothing is measured: these are the choices of our MPI library.
 
 use collectives::{Case, SizeRange, size_ranges};
-use mpi::{CollKind, Cost, Costs, Protocol, Tuning, cost, protocols, shared_bytes};
+use mpi::{CollKind, Cost, Costs, Protocol, SharedCores, Tuning, cost, protocols, shared_bytes};
 use serde::Serialize;
 
 use crate::error::{Failure, OK, Outcome, one_line};
@@ -45,6 +45,19 @@ struct AssumedCosts {
     further_message_us: f64,
     sent_us_per_kib: f64,
     reduced_us_per_kib: f64,
+    /// Instead, where ranks share cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared_cores: Option<SharedCoreCosts>,
+}
+
+/// Costs of ranks that share the cores of this host; of rounds for each rank that a core has.
+#[derive(Serialize)]
+struct SharedCoreCosts {
+    cores: f64,
+    short_round_us: f64,
+    long_round_us: f64,
+    core_us_per_message: f64,
+    core_us_per_kib: f64,
 }
 
 /// The algorithm for a kind of call from a size on.
@@ -82,7 +95,11 @@ impl Document {
         let mut last = None;
         for device in fabric::split(devices, '+') {
             let attr = fabric::attr(device).map_err(|why| Failure::usage(one_line(&why.to_string())))?;
-            last = Some((device.to_owned(), Tuning::costs_of(&attr), shared_bytes(&attr, ranks)));
+            let costs = match verbs::host::real::is_oversubscribed(ranks as usize) {
+                Some(true) => Tuning::costs_on_cores(&attr, verbs::host::real::online_cores()),
+                _ => Tuning::costs_of(&attr),
+            };
+            last = Some((device.to_owned(), costs, shared_bytes(&attr, ranks)));
             let of_device = protocols(&attr, ranks, fabric::is_virtual(device));
             messages.extend(of_device.into_iter().map(|protocol| SizeBand::new(device, protocol)));
         }
@@ -124,6 +141,19 @@ impl Document {
             costs.message_us, costs.further_message_us, costs.sent_us_per_kib, costs.reduced_us_per_kib
         );
         out += &format!("  {}\n", wrap(&assumed, 2, width));
+        if let Some(shared) = &costs.shared_cores {
+            let text = format!(
+                "More ranks than the {} cores of this host share them. Then a round costs {:.2} us for each rank that a core has, \
+                 {:.2} us if messages are long, and the messages of all ranks together cost {:.2} us of a core each, and {:.3} us \
+                 a KiB.",
+                shared.cores,
+                shared.short_round_us,
+                shared.long_round_us,
+                shared.core_us_per_message,
+                shared.core_us_per_kib
+            );
+            out += &format!("  {}\n", wrap(&text, 2, width));
+        }
         let mut before = ("", None);
         for ChosenAlgorithm { collective, calls, from_bytes, algorithm, us, why } in collectives {
             let again = std::mem::replace(&mut before, (collective, *calls)) == (*collective, *calls);
@@ -148,13 +178,22 @@ impl SizeBand {
 }
 
 impl AssumedCosts {
-    fn new(device: String, Costs { alpha, gap, beta, gamma }: Costs) -> Self {
+    fn new(device: String, Costs { alpha, gap, beta, gamma, shared_cores }: Costs) -> Self {
         Self {
             device,
             message_us: to_us(alpha),
             further_message_us: to_us(gap),
             sent_us_per_kib: to_us(beta * 1024.0),
             reduced_us_per_kib: to_us(gamma * 1024.0),
+            shared_cores: shared_cores.map(|SharedCores { cores, turn, long_turn, message, byte }| {
+                SharedCoreCosts {
+                    cores,
+                    short_round_us: to_us(turn),
+                    long_round_us: to_us(long_turn),
+                    core_us_per_message: to_us(message),
+                    core_us_per_kib: to_us(byte * 1024.0),
+                }
+            }),
         }
     }
 }
