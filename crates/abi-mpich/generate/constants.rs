@@ -1,7 +1,5 @@
 //! The constants of both ABIs, and the functions that convert them.
 
-use std::fmt::Write as _;
-
 use mpi_fortran::table::lines;
 
 const STANDARD: &str = include_str!("../../abi-mpi/constants.txt");
@@ -128,30 +126,49 @@ impl Section {
         )
     }
 
-    /// Predefined handles. The datatypes are found by the last byte of their handles, which differs.
+    /// Predefined handles: a fast way for those that programs use most, and all.
     fn handles(&self) -> String {
         let name = self.name.to_lowercase();
-        let is_large = |mpich: i64| mpich >> 16 == 0x4c00;
-        let mut fast = String::new();
-        if self.name == "Datatype" {
-            let mut table = vec![(0, 0); 256];
-            for (constant, mpich, standard) in self.constants.iter().filter(|constant| is_large(constant.1)) {
-                let place = &mut table[(mpich & 0xff) as usize];
-                assert!(*place == (0, 0), "the last byte of {constant} is that of another");
-                *place = (*mpich, *standard);
-            }
-            let items: Vec<String> = table.iter().map(|(mpich, standard)| format!("({mpich}, {standard})")).collect();
-            write!(fast, "static TABLE: [(i32, u16); 256] = [{}];\n", items.join(", ")).expect("a string");
-            fast.push_str("let (known, standard) = TABLE[(handle & 0xff) as usize];\nif known == handle { return Some(standard.into()) }\n");
-        }
-        let slow = self.constants.iter().filter(|constant| fast.is_empty() || !is_large(constant.1));
-        let slow: String =
-            slow.map(|(_, mpich, standard)| format!("{} => Some({standard}), ", *mpich as u32 as i32)).collect();
+        let into = self.arms(|mpich, standard| format!("{} => Some({standard}), ", mpich as u32 as i32));
         let back = self.arms(|mpich, standard| format!("{standard} => Some({}), ", mpich as u32 as i32));
         format!(
             "pub(crate) mod {name} {{\n\
-             /// The standard's value of a predefined handle.\n#[inline]\npub(crate) fn predefined(handle: i32) -> Option<usize> {{\n{fast}match handle {{ {slow} _ => None }} }}\n\
-             /// MPICH's value of a predefined handle.\n#[inline]\npub(crate) fn predefined_to_mpich(handle: usize) -> Option<i32> {{ match handle {{ {back} _ => None }} }}\n}}\n"
+             /// The standard's value of a frequent handle.\n#[inline(always)]\npub(crate) fn frequent(handle: i32) -> Option<usize> {{ {} }}\n\
+             /// The standard's value of a predefined handle.\npub(crate) fn predefined(handle: i32) -> Option<usize> {{ match handle {{ {into} _ => None }} }}\n\
+             /// MPICH's value of a predefined handle.\n#[inline]\npub(crate) fn predefined_to_mpich(handle: usize) -> Option<i32> {{ match handle {{ {back} _ => None }} }}\n}}\n",
+            self.frequent_handles()
+        )
+    }
+
+    /// The body of the fast way: most datatypes are found by the last byte of their handles; of the others, one is compared.
+    fn frequent_handles(&self) -> String {
+        let usual = |name: &str| {
+            let (_, mpich, standard) =
+                self.constants.iter().find(|constant| constant.0 == name).expect("a handle of this kind");
+            format!("(handle == {mpich}).then_some({standard})")
+        };
+        match self.name {
+            "Comm" => usual("MPI_COMM_WORLD"),
+            "Op" => usual("MPI_SUM"),
+            "Request" => usual("MPI_REQUEST_NULL"),
+            "Info" => usual("MPI_INFO_NULL"),
+            "Datatype" => self.table_by_last_byte(),
+            _ => "let _ = handle; None".to_owned(),
+        }
+    }
+
+    fn table_by_last_byte(&self) -> String {
+        let mut table = vec![(0, 0); 256];
+        for (constant, mpich, standard) in self.constants.iter().filter(|constant| constant.1 >> 16 == 0x4c00) {
+            let place = &mut table[(mpich & 0xff) as usize];
+            assert!(*place == (0, 0), "the last byte of {constant} is that of another");
+            *place = (*mpich, *standard);
+        }
+        let items: Vec<String> = table.iter().map(|(mpich, standard)| format!("({mpich}, {standard})")).collect();
+        format!(
+            "static TABLE: [(i32, u16); 256] = [{}];\nlet (known, standard) = TABLE[(handle & 0xff) as usize];\n\
+             (known == handle).then_some(standard as usize)",
+            items.join(", ")
         )
     }
 }

@@ -5,6 +5,17 @@ use crate::entry::entry;
 use crate::status::WORDS;
 use crate::{arg, code, conversion, handle};
 
+// A program of MPICH's ABI has no version of the standard's, and no Fortran datatypes by that (MPI 5.0, section 20.3).
+entry! { PMPI_Abi_get_version "MPI_Abi_get_version" (major: usize, minor: usize) -> i32 {
+    [major, minor].into_iter().for_each(|place| arg::write(place, 0, -1_i32));
+    0
+} }
+
+entry! { PMPI_Abi_get_fortran_info "MPI_Abi_get_fortran_info" (info: usize) -> i32 {
+    handle::info::put(info, NO_INFO);
+    0
+} }
+
 entry! { PMPI_Group_translate_ranks "MPI_Group_translate_ranks"
 (group1: i32, count: i32, ranks1: usize, group2: i32, ranks2: usize) -> i32 {
     let number = if ranks1 == 0 || ranks2 == 0 { 0 } else { arg::count(count.into()) };
@@ -19,6 +30,9 @@ entry! { PMPI_Group_translate_ranks "MPI_Group_translate_ranks"
     }
     arg::finish(code)
 } }
+
+/// `MPI_INFO_NULL` of the standard ABI.
+const NO_INFO: usize = 0x130;
 
 /// Whether the calling process is the one whose arguments are read.
 fn is_root(comm: usize, root: i32) -> bool {

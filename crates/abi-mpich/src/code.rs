@@ -17,6 +17,8 @@ const ADDED: i32 = 0x4000_0000;
 const UNKNOWN: i32 = 14;
 
 /// A code for the program.
+#[cold]
+#[inline(never)]
 pub(crate) fn to_mpich(code: i32) -> i32 {
     match code {
         0 => 0,

@@ -14,7 +14,6 @@ const PREDEFINED: usize = 0x1000;
 const INVALID: usize = usize::MAX;
 
 /// The standard's handle for one that is not predefined.
-#[inline]
 fn own_to_standard(handle: i32, own: i32, from_integer: impl FnOnce(i32) -> usize) -> usize {
     let integer = handle.wrapping_sub(own);
     if integer >= PREDEFINED as i32 {
@@ -35,8 +34,18 @@ macro_rules! handles {
             use super::*;
 
             /// The standard's handle.
-            #[inline]
+            #[inline(always)]
             pub(crate) fn to_standard(handle: i32) -> usize {
+                match conversion::$kind::frequent(handle) {
+                    Some(standard) => standard,
+                    None => other_to_standard(handle),
+                }
+            }
+
+            /// Out of line, so that the usual path of an entry point saves no registers.
+            #[cold]
+            #[inline(never)]
+            fn other_to_standard(handle: i32) -> usize {
                 match conversion::$kind::predefined(handle) {
                     Some(standard) => standard,
                     None => own_to_standard(handle, $own, |integer| c::$from(integer)),

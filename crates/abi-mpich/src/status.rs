@@ -26,12 +26,19 @@ impl Status {
     pub(crate) const UNSET: Self =
         Self { source: UNSET, tag: 0, error: UNSET, bytes: [0; 2], is_cancelled: 0, unused: [0; 2] };
 
-    /// The words of MPICH's form. One bit of the second is whether the operation was cancelled.
-    #[inline]
-    pub(crate) fn to_mpich(self) -> [i32; WORDS] {
+    /// The words of MPICH's form, without the error. One bit of the second is whether the operation was cancelled.
+    #[inline(always)]
+    fn received(&self) -> [i32; WORDS - 1] {
         let high = self.bytes[1] << 1 | i32::from(self.is_cancelled != 0);
-        let source = conversion::rank::to_mpich(self.source);
-        [self.bytes[0], high, source, conversion::tag::to_mpich(self.tag), code::to_mpich(self.error)]
+        let source = if self.source >= 0 { self.source } else { conversion::rank::to_mpich(self.source) };
+        let tag = if self.tag >= 0 { self.tag } else { conversion::tag::to_mpich(self.tag) };
+        [self.bytes[0], high, source, tag]
+    }
+
+    /// The words of MPICH's form.
+    pub(crate) fn to_mpich(self) -> [i32; WORDS] {
+        let [low, high, source, tag] = self.received();
+        [low, high, source, tag, code::to_mpich(self.error)]
     }
 
     /// A status from the words of MPICH's form.
@@ -76,9 +83,11 @@ pub(crate) fn put(at: usize, status: &Status) {
     if !is_there(at) || status.source == UNSET {
         return;
     }
-    let words = status.to_mpich();
-    let count = if status.error == UNSET { WORDS - 1 } else { WORDS };
-    words[..count].iter().enumerate().for_each(|(word, value)| arg::write(at, word, *value));
+    let [low, high, source, tag] = status.received();
+    [low, high, source, tag].into_iter().enumerate().for_each(|(word, value)| arg::write(at, word, value));
+    if status.error != UNSET {
+        arg::write(at, WORDS - 1, code::to_mpich(status.error));
+    }
 }
 
 /// Statuses for an array of the program.

@@ -90,6 +90,7 @@ static void errors(void)
     MPI_Status statuses[2];
     MPI_Request list[2];
     DO(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    DO(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
     code = MPI_Send(buffer, 1, MPI_INT, size + 5, 0, MPI_COMM_WORLD);
     CHECK(code != MPI_SUCCESS && class_of(code) == MPI_ERR_RANK);
     DO(MPI_Error_string(code, text, &length));
