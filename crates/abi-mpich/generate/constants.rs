@@ -80,15 +80,17 @@ impl Section {
         self.constants.iter().map(|(_, mpich, standard)| form(*mpich, *standard)).collect()
     }
 
-    /// Two functions over `match`; `rest` are the arms for other values.
+    /// Two functions over `match`; `rest` are the arms for other values. If all special values are negative, others are found first.
     fn module(&self, kind: &str, rest: [&str; 2]) -> String {
+        let all_negative = self.constants.iter().all(|(_, mpich, standard)| *mpich < 0 && *standard < 0);
+        let first = if all_negative { "if value >= 0 { return value }\n" } else { "" };
         let name = self.name.to_lowercase();
         let into = self.arms(|mpich, standard| format!("{mpich} => {standard}, "));
         let back = self.arms(|mpich, standard| format!("{standard} => {mpich}, "));
         format!(
             "pub(crate) mod {name} {{\n\
-             /// The standard's value.\n#[inline]\npub(crate) fn to_standard(value: {kind}) -> {kind} {{ match value {{ {into}{} }} }}\n\
-             /// MPICH's value.\n#[inline]\npub(crate) fn to_mpich(value: {kind}) -> {kind} {{ match value {{ {back}{} }} }}\n}}\n",
+             /// The standard's value.\n#[inline]\npub(crate) fn to_standard(value: {kind}) -> {kind} {{ {first}match value {{ {into}{} }} }}\n\
+             /// MPICH's value.\n#[inline]\npub(crate) fn to_mpich(value: {kind}) -> {kind} {{ {first}match value {{ {back}{} }} }}\n}}\n",
             rest[0], rest[1]
         )
     }

@@ -111,7 +111,7 @@ impl Passing {
 }
 
 fn entry(function: &Function, constants: &Constants) -> String {
-    let name = &function.name;
+    let (name, lower) = (&function.name, function.name.to_lowercase());
     let parameters: Vec<String> =
         function.arguments.iter().map(|one| format!("{}: {}", one.name, mpich_type(one))).collect();
     let (mut before, mut after, mut expressions) = (String::new(), String::new(), Vec::new());
@@ -127,10 +127,28 @@ fn entry(function: &Function, constants: &Constants) -> String {
         Base::Int => format!("{before}let code = {call};\n{after}{finish}(code)"),
         _ => call,
     };
+    let (list, returned) = (parameters.join(", "), returns(function));
+    if !function.has("hot") {
+        return format!("entry! {{ P{name} \"{name}\" ({list}) -> {returned} {{\n{body}\n}} }}\n");
+    }
+    // The usual path of these, with frequent handles only, calls nothing else, so that it saves no registers.
+    let names: Vec<&str> = function.arguments.iter().map(|one| one.name.as_str()).collect();
+    let names = names.join(", ");
+    let handles = function.arguments.iter().filter(|one| one.shape == Shape::Value);
+    let handles: Vec<(&str, String)> =
+        handles.filter_map(|one| Some((one.name.as_str(), kind_of(one)?))).collect();
+    let known: String = handles
+        .iter()
+        .map(|(name, kind)| format!("let Some({name}_f) = conversion::{kind}::frequent({name}) else {{ return other_{lower}({names}) }};\n"))
+        .collect();
+    let body_of_usual = body.replace(&format!("c::{name}("), &format!("(functions.{name})("));
+    let usual = handles.iter().fold(body_of_usual, |body, (name, kind)| {
+        body.replace(&format!("handle::{kind}::to_standard({name})"), &format!("{name}_f"))
+    });
+    let known = format!("let Some(functions) = c::loaded() else {{ return other_{lower}({names}) }};\n{known}");
     format!(
-        "entry! {{ P{name} \"{name}\" ({}) -> {} {{\n{body}\n}} }}\n",
-        parameters.join(", "),
-        returns(function)
+        "entry! {{ P{name} \"{name}\" ({list}) -> {returned} {{\n{known}{usual}\n}} }}\n\
+         #[cold]\n#[inline(never)]\n#[allow(clippy::too_many_arguments)]\nextern \"C-unwind\" fn other_{lower}({list}) -> {returned} {{\n{body}\n}}\n"
     )
 }
 

@@ -8,8 +8,8 @@ use crate::library::Library;
 /// Declares the table of functions, and a function that calls each.
 macro_rules! functions {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $returns:ty;)*) => {
-        struct Functions {
-            $($name: extern "C-unwind" fn($($kind),*) -> $returns,)*
+        pub(crate) struct Functions {
+            $(pub(crate) $name: extern "C-unwind" fn($($kind),*) -> $returns,)*
         }
 
         impl Functions {
@@ -41,6 +41,12 @@ fn c_name(name: &'static str) -> &'static std::ffi::CStr {
 }
 
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
+
+/// The functions, if the library is loaded: for entry points that do nothing else before.
+#[inline(always)]
+pub(crate) fn loaded() -> Option<&'static Functions> {
+    FUNCTIONS.get()
+}
 
 /// The functions; the first call loads the library.
 #[inline(always)]

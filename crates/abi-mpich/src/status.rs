@@ -30,9 +30,8 @@ impl Status {
     #[inline(always)]
     fn received(&self) -> [i32; WORDS - 1] {
         let high = self.bytes[1] << 1 | i32::from(self.is_cancelled != 0);
-        let source = if self.source >= 0 { self.source } else { conversion::rank::to_mpich(self.source) };
-        let tag = if self.tag >= 0 { self.tag } else { conversion::tag::to_mpich(self.tag) };
-        [self.bytes[0], high, source, tag]
+        let source = conversion::rank::to_mpich(self.source);
+        [self.bytes[0], high, source, conversion::tag::to_mpich(self.tag)]
     }
 
     /// The words of MPICH's form.
