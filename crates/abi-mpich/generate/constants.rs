@@ -107,8 +107,10 @@ impl Section {
     /// Bits: unknown ones become one that every call refuses.
     fn bits(&self) -> String {
         let known: i64 = self.constants.iter().map(|(_, mpich, _)| mpich).sum();
-        let into = self.arms(|mpich, standard| format!("| if value & {mpich} != 0 {{ {standard} }} else {{ 0 }} "));
-        let back = self.arms(|mpich, standard| format!("| if value & {standard} != 0 {{ {mpich} }} else {{ 0 }} "));
+        let into =
+            self.arms(|mpich, standard| format!("| if value & {mpich} != 0 {{ {standard} }} else {{ 0 }} "));
+        let back =
+            self.arms(|mpich, standard| format!("| if value & {standard} != 0 {{ {mpich} }} else {{ 0 }} "));
         format!(
             "pub(crate) mod {} {{\n\
              /// The standard's bits.\npub(crate) fn to_standard(value: i32) -> i32 {{ if value & !{known} != 0 {{ return i32::MIN }} 0 {into} }}\n\
@@ -161,12 +163,14 @@ impl Section {
 
     fn table_by_last_byte(&self) -> String {
         let mut table = vec![(0, 0); 256];
-        for (constant, mpich, standard) in self.constants.iter().filter(|constant| constant.1 >> 16 == 0x4c00) {
+        for (constant, mpich, standard) in self.constants.iter().filter(|constant| constant.1 >> 16 == 0x4c00)
+        {
             let place = &mut table[(mpich & 0xff) as usize];
             assert!(*place == (0, 0), "the last byte of {constant} is that of another");
             *place = (*mpich, *standard);
         }
-        let items: Vec<String> = table.iter().map(|(mpich, standard)| format!("({mpich}, {standard})")).collect();
+        let items: Vec<String> =
+            table.iter().map(|(mpich, standard)| format!("({mpich}, {standard})")).collect();
         format!(
             "static TABLE: [(i32, u16); 256] = [{}];\nlet (known, standard) = TABLE[(handle & 0xff) as usize];\n\
              (known == handle).then_some(standard as usize)",

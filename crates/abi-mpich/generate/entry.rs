@@ -45,7 +45,8 @@ pub(crate) fn functions() -> String {
             .enumerate()
             .map(|(at, argument)| format!("a{at}: {}", standard_type(argument)))
             .collect();
-        writeln!(text, "{}({}) -> {};", function.name, arguments.join(", "), returns(&function)).expect("a string");
+        writeln!(text, "{}({}) -> {};", function.name, arguments.join(", "), returns(&function))
+            .expect("a string");
     }
     text + "}\n"
 }
@@ -90,7 +91,8 @@ pub(crate) fn entry_points(constants: &Constants) -> String {
     for (_, kind) in HANDLES {
         for way in ["c2f", "f2c", "toint", "fromint"] {
             let name = format!("{kind}_{way}");
-            writeln!(text, "entry! {{ PMPI_{name} \"MPI_{name}\" (handle: i32) -> i32 {{ handle }} }}").expect("a string");
+            writeln!(text, "entry! {{ PMPI_{name} \"MPI_{name}\" (handle: i32) -> i32 {{ handle }} }}")
+                .expect("a string");
         }
     }
     text
@@ -145,7 +147,8 @@ fn entry(function: &Function, constants: &Constants) -> String {
     let usual = handles.iter().fold(body_of_usual, |body, (name, kind)| {
         body.replace(&format!("handle::{kind}::to_standard({name})"), &format!("{name}_f"))
     });
-    let known = format!("let Some(functions) = c::loaded() else {{ return other_{lower}({names}) }};\n{known}");
+    let known =
+        format!("let Some(functions) = c::loaded() else {{ return other_{lower}({names}) }};\n{known}");
     format!(
         "entry! {{ P{name} \"{name}\" ({list}) -> {returned} {{\n{known}{usual}\n}} }}\n\
          #[cold]\n#[inline(never)]\n#[allow(clippy::too_many_arguments)]\nextern \"C-unwind\" fn other_{lower}({list}) -> {returned} {{\n{body}\n}}\n"

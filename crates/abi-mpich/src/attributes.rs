@@ -30,7 +30,10 @@ fn create(key: Key, functions: [usize; 2], create: impl FnOnce(usize, usize, usi
 impl Key {
     fn copy(&self, handle: i32, keyval: i32, value: usize, copied: usize, flag: usize) -> i32 {
         let keyval = conversion::keyval::to_mpich(keyval);
-        code::to_standard(c::call(self.copy, [handle as usize, keyval as usize, self.extra, value, copied, flag]))
+        code::to_standard(c::call(
+            self.copy,
+            [handle as usize, keyval as usize, self.extra, value, copied, flag],
+        ))
     }
 
     fn delete(&self, handle: i32, keyval: i32, value: usize) -> i32 {
@@ -114,7 +117,8 @@ fn converted(keyval: i32, at: usize) -> usize {
         VALUES[place].store(value, Ordering::Relaxed);
         (&raw const VALUES[place]).expose_provenance()
     };
-    let choice = |value: i32| CHOICES.get(value as usize).map_or(at, |item| (&raw const *item).expose_provenance());
+    let choice =
+        |value: i32| CHOICES.get(value as usize).map_or(at, |item| (&raw const *item).expose_provenance());
     match (keyval, arg::read(at, 0)) {
         (IO, rank) => own(0, conversion::rank::to_mpich(rank)),
         (HOST, rank) => own(1, conversion::rank::to_mpich(rank)),

@@ -90,8 +90,8 @@ fn is_per_comm(variable: i32) -> bool {
     let handles = handles.each_mut().map(arg::address_of);
     let rest_at = rest.each_mut().map(arg::address_of);
     let code = c::MPI_T_pvar_get_info(
-        variable, 0, lengths[0], rest_at[0], rest_at[1], handles[0], handles[1], 0, lengths[1], rest_at[2], rest_at[3],
-        rest_at[4], rest_at[5],
+        variable, 0, lengths[0], rest_at[0], rest_at[1], handles[0], handles[1], 0, lengths[1], rest_at[2],
+        rest_at[3], rest_at[4], rest_at[5],
     );
     code == 0 && rest[2] == BIND_COMM
 }

@@ -69,7 +69,9 @@ mod tests {
 
     #[test]
     fn codes_convert_to_mpich_and_back() {
-        for code in (0..=LAST + 100).filter(|code| *code == 0 || *code > LAST || (1..=62).contains(&(code & 63))) {
+        for code in
+            (0..=LAST + 100).filter(|code| *code == 0 || *code > LAST || (1..=62).contains(&(code & 63)))
+        {
             assert_eq!(to_standard(to_mpich(code)), code);
         }
         // MPI_ERR_TRUNCATE with the text of number 3, and MPI_ERR_RANK.

@@ -163,7 +163,12 @@ mod tests {
     fn predefined_handles_convert_and_others_are_refused() {
         assert_eq!((comm::to_standard(0x4400_0000), comm::to_mpich(0x101)), (0x101, 0x4400_0000));
         // MPI_INT, MPI_FLOAT_INT, MPI_DATATYPE_NULL, MPI_LOGICAL16.
-        for (mpich, standard) in [(0x4c00_0405, 0x209), (0x8c00_0000_u32 as i32, 0x228), (0x0c00_0000, 0x200), (0x4c00_104b, 0x2e0)] {
+        for (mpich, standard) in [
+            (0x4c00_0405, 0x209),
+            (0x8c00_0000_u32 as i32, 0x228),
+            (0x0c00_0000, 0x200),
+            (0x4c00_104b, 0x2e0),
+        ] {
             assert_eq!((datatype::to_standard(mpich), datatype::to_mpich(standard)), (standard, mpich));
         }
         for wrong in [0x4c00_0404, 0x4400_0002, i32::MIN, 0x7fff_ffff] {

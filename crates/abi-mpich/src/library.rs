@@ -17,14 +17,19 @@ impl Library {
     /// A text that says what is missing.
     pub(crate) fn load() -> Result<Self, String> {
         let places = places();
-        let found = places.iter().flat_map(|place| NAMES.map(|name| place.join(name))).find(|file| file.exists());
+        let found =
+            places.iter().flat_map(|place| NAMES.map(|name| place.join(name))).find(|file| file.exists());
         let name = found.as_deref().map_or(NAMES[0].as_ref(), Path::as_os_str);
         let name = CString::new(name.as_bytes()).map_err(|_| "its path has a zero byte".to_owned())?;
         // SAFETY: a string of C, which the call only reads. The library's initializers are ours. Test: `programs_run`.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
             let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-            return Err(format!("it is not in {}, and the loader says: {}", places.join(" or "), loader_error()));
+            return Err(format!(
+                "it is not in {}, and the loader says: {}",
+                places.join(" or "),
+                loader_error()
+            ));
         }
         Ok(Self(handle))
     }

@@ -117,7 +117,8 @@ mod tests {
 
     #[test]
     fn statuses_convert_to_mpich_and_back() {
-        let status = Status { source: -3, tag: 4, error: 15, bytes: [-2, 7], is_cancelled: 1, unused: [0; 2] };
+        let status =
+            Status { source: -3, tag: 4, error: 15, bytes: [-2, 7], is_cancelled: 1, unused: [0; 2] };
         // MPI_PROC_NULL and MPI_ERR_TRUNCATE.
         assert_eq!(status.to_mpich(), [-2, 15, -1, 4, 14]);
         assert_eq!(Status::from_mpich(status.to_mpich()), status);

@@ -49,7 +49,8 @@ darrays! {
 ///
 /// `is_large` is whether sizes are among the large counts, so that they are not among these integers.
 fn convert_integers(combiner: i32, integers: usize, count: usize, is_large: bool) {
-    let change = |at: usize, convert: fn(i32) -> i32| arg::write(integers, at, convert(arg::read(integers, at)));
+    let change =
+        |at: usize, convert: fn(i32) -> i32| arg::write(integers, at, convert(arg::read(integers, at)));
     if ![SUBARRAY, DARRAY].contains(&combiner) || count == 0 || integers == 0 {
         return;
     }
@@ -104,7 +105,13 @@ const LOWER: i32 = 0x4c00_0010;
 const UPPER: i32 = 0x4c00_0011;
 
 /// Creates a structure without its markers, and gives it their bounds.
-fn create_with_markers(count: i32, lengths: usize, displacements: usize, types: usize, newtype: usize) -> i32 {
+fn create_with_markers(
+    count: i32,
+    lengths: usize,
+    displacements: usize,
+    types: usize,
+    newtype: usize,
+) -> i32 {
     let (mut kept, mut lower, mut upper) = ((Vec::new(), Vec::new(), Vec::new()), None::<i64>, None::<i64>);
     for at in 0..arg::count(count.into()) {
         let (datatype, displacement): (i32, i64) = (arg::read(types, at), arg::read(displacements, at));
@@ -132,7 +139,8 @@ fn create_with_markers(count: i32, lengths: usize, displacements: usize, types: 
     }
     let [mut start, mut extent] = [0_i64; 2];
     let mut outer = 0_usize;
-    let code = match c::MPI_Type_get_extent(inner, arg::address_of(&mut start), arg::address_of(&mut extent)) {
+    let code = match c::MPI_Type_get_extent(inner, arg::address_of(&mut start), arg::address_of(&mut extent))
+    {
         0 => {
             let (first, end) = (lower.unwrap_or(start), upper.unwrap_or(start + extent));
             c::MPI_Type_create_resized(inner, first, end - first, arg::address_of(&mut outer))

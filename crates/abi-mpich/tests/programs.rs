@@ -70,7 +70,8 @@ impl Program {
         // A job has no arguments: a script passes the file's name.
         let script = self.0.path().join("script");
         let file = self.0.path().join("file");
-        std::fs::write(&script, format!("#!/bin/sh\nexec {} {}\n", self.path().display(), file.display())).expect("written");
+        std::fs::write(&script, format!("#!/bin/sh\nexec {} {}\n", self.path().display(), file.display()))
+            .expect("written");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&script, mode).expect("a script");
         run_job(&script, 3, &[("NICETY_DEVICE", device)])

@@ -384,7 +384,9 @@ fn variable(word: &OsString) -> Result<(OsString, OsString), Failure> {
 /// The libraries of this program. That of MPICH's ABI must exist if it is asked for.
 fn bundled(abi: Abi) -> Result<Library, Failure> {
     if abi == Abi::Mpich && install_paths::mpich_directory(&install_paths::own_directory()?).is_none() {
-        return Err(Failure::usage("--abi mpich: there is no libmpi_mpich.so with this program; build abi-mpich"));
+        return Err(Failure::usage(
+            "--abi mpich: there is no libmpi_mpich.so with this program; build abi-mpich",
+        ));
     }
     Ok(Library::Bundled(abi))
 }
