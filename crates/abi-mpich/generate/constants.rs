@@ -107,14 +107,15 @@ impl Section {
     /// Bits: unknown ones become one that every call refuses.
     fn bits(&self) -> String {
         let known: i64 = self.constants.iter().map(|(_, mpich, _)| mpich).sum();
-        let into =
-            self.arms(|mpich, standard| format!("| if value & {mpich} != 0 {{ {standard} }} else {{ 0 }} "));
-        let back =
-            self.arms(|mpich, standard| format!("| if value & {standard} != 0 {{ {mpich} }} else {{ 0 }} "));
+        let pairs = self.arms(|mpich, standard| format!("({mpich}, {standard}), "));
         format!(
             "pub(crate) mod {} {{\n\
-             /// The standard's bits.\npub(crate) fn to_standard(value: i32) -> i32 {{ if value & !{known} != 0 {{ return i32::MIN }} 0 {into} }}\n\
-             /// MPICH's bits.\npub(crate) fn to_mpich(value: i32) -> i32 {{ 0 {back} }}\n}}\n",
+             /// Each bit: MPICH's and the standard's.\nconst BITS: &[(i32, i32)] = &[{pairs}];\n\
+             /// The standard's bits.\npub(crate) fn to_standard(value: i32) -> i32 {{\n\
+             if value & !{known} != 0 {{ return i32::MIN }}\n\
+             BITS.iter().filter(|(mpich, _)| value & mpich != 0).map(|(_, standard)| standard).sum()\n}}\n\
+             /// MPICH's bits.\npub(crate) fn to_mpich(value: i32) -> i32 {{\n\
+             BITS.iter().filter(|(_, standard)| value & standard != 0).map(|(mpich, _)| mpich).sum()\n}}\n}}\n",
             self.name
         )
     }
