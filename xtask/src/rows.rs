@@ -18,7 +18,7 @@ const ROWS: [&[&str]; 10] = [
     &["fabric", "transport", "dapl"],
     &["portals"],
     &["mpi"],
-    &["abi-verbs", "abi-dapl", "abi-portals", "abi-mpi", "abi-mpi-fortran", "bench", "launcher"],
+    &["abi-verbs", "abi-dapl", "abi-portals", "abi-mpi", "abi-mpi-fortran", "abi-mpich", "bench", "launcher"],
     &["bench-server", "reproduce"],
     &["nicety"],
 ];

@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use xtask::workspace::{Workspace, capture};
 
 /// The packages that ship, and the file that each becomes.
-pub(crate) const SHIPPED: [(&str, &str); 6] = [
+pub(crate) const SHIPPED: [(&str, &str); 7] = [
     ("nicety", "nicety"),
     ("abi-dapl", "libnicety_dat.so"),
     ("abi-mpi", "libmpi_abi.so"),
     ("abi-mpi-fortran", "libmpi_abi_fortran.so"),
+    ("abi-mpich", "libmpi_mpich.so"),
     ("abi-portals", "libnicety_portals.so"),
     ("abi-verbs", "libnicety_verbs.so"),
 ];

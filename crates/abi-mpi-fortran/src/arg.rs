@@ -5,18 +5,11 @@
 
 use std::sync::OnceLock;
 
-use crate::c::{
-    MPI_Abi_get_fortran_booleans, MPI_Abi_set_fortran_booleans, MPI_Cartdim_get, MPI_Comm_rank,
-    MPI_Comm_remote_size, MPI_Comm_size, MPI_Comm_test_inter, MPI_Dist_graph_neighbors_count, MPI_Finalized,
-    MPI_Graph_neighbors_count, MPI_Initialized, MPI_Topo_test,
-};
+use crate::c::{MPI_Abi_get_fortran_booleans, MPI_Abi_set_fortran_booleans, MPI_Finalized, MPI_Initialized};
 use crate::places;
 
-/// `MPI_UNDEFINED`, `MPI_GRAPH`, `MPI_CART` and `MPI_DIST_GRAPH`.
+/// `MPI_UNDEFINED`.
 pub(crate) const UNDEFINED: i32 = -32766;
-const GRAPH: i32 = 212;
-const CART: i32 = 211;
-const DIST_GRAPH: i32 = 213;
 /// Addresses that are special in C: `MPI_BOTTOM` and others.
 const BOTTOM: usize = 0;
 const IN_PLACE: usize = 1;
@@ -157,7 +150,7 @@ fn booleans() -> [i32; 2] {
     let usual = [1_i32, 0_i32];
     // Functions that may be called at any time have LOGICAL arguments, but the library may be asked only between initialization and
     // finalization (MPI 5.0, section 11.4.1).
-    let is_running = || number(|flag| MPI_Initialized(flag)) != 0 && number(|flag| MPI_Finalized(flag)) == 0;
+    let is_running = || result(|flag| MPI_Initialized(flag)) != 0 && result(|flag| MPI_Finalized(flag)) == 0;
     if KNOWN.get().is_none() && !is_running() {
         return usual;
     }
@@ -244,50 +237,7 @@ pub(crate) fn put_text(at: usize, len: usize, text: &[u8]) {
 }
 
 /// A number that a function of C returns through an address; 0 if it fails.
-fn number(get: impl FnOnce(usize) -> i32) -> i32 {
+pub(crate) fn result(get: impl FnOnce(usize) -> i32) -> i32 {
     let mut number = 0_i32;
     if get(address_of(&mut number)) == 0 { number } else { 0 }
-}
-
-/// The number of processes that a process of this communicator communicates with in a collective operation.
-pub(crate) fn size(comm: usize) -> usize {
-    let is_inter = number(|flag| MPI_Comm_test_inter(comm, flag)) != 0;
-    let size =
-        number(|size| if is_inter { MPI_Comm_remote_size(comm, size) } else { MPI_Comm_size(comm, size) });
-    usize::try_from(size).unwrap_or(0)
-}
-
-/// The dimensions of a Cartesian communicator; 0 for others, about which the call itself reports the error.
-pub(crate) fn dimensions(comm: usize) -> usize {
-    let is_cartesian = number(|kind| MPI_Topo_test(comm, kind)) == CART;
-    let dimensions = if is_cartesian { number(|dimensions| MPI_Cartdim_get(comm, dimensions)) } else { 0 };
-    usize::try_from(dimensions).unwrap_or(0)
-}
-
-/// The numbers of neighbours that a process receives from and sends to.
-fn degrees(comm: usize) -> [usize; 2] {
-    let ([mut indegree, mut outdegree], mut is_weighted) = ([0_i32; 2], 0_i32);
-    match number(|kind| MPI_Topo_test(comm, kind)) {
-        CART => return [2 * dimensions(comm); 2],
-        GRAPH => {
-            let rank = number(|rank| MPI_Comm_rank(comm, rank));
-            indegree = number(|count| MPI_Graph_neighbors_count(comm, rank, count));
-            outdegree = indegree;
-        }
-        DIST_GRAPH => {
-            let places =
-                (address_of(&mut indegree), address_of(&mut outdegree), address_of(&mut is_weighted));
-            MPI_Dist_graph_neighbors_count(comm, places.0, places.1, places.2);
-        }
-        _ => {}
-    }
-    [indegree, outdegree].map(|degree| usize::try_from(degree).unwrap_or(0))
-}
-
-pub(crate) fn indegree(comm: usize) -> usize {
-    degrees(comm)[0]
-}
-
-pub(crate) fn outdegree(comm: usize) -> usize {
-    degrees(comm)[1]
 }

@@ -4,8 +4,7 @@
 //! program gets a trampoline of its own, a function of this library that knows its number. Operators with the same function share one.
 //! They are never given back: an operation may still use an operator after `MPI_Op_free`.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use crate::arg::{address_of, address_of_text, finish, logical, put, read};
 use crate::c::{
@@ -15,6 +14,7 @@ use crate::c::{
     MPI_Win_create_errhandler, MPI_Win_toint, call_fortran,
 };
 use crate::entry::entry;
+use crate::trampolines::Trampolines;
 
 const OPERATORS: &[extern "C-unwind" fn(usize, usize, usize, usize)] =
     &include!(concat!(env!("OUT_DIR"), "/operator.rs"));
@@ -27,39 +27,6 @@ static HANDLER_TABLE: Trampolines<{ HANDLERS.len() }> = Trampolines::new();
 /// `MPI_COMM_SELF`, and the error class for what no other describes.
 const COMM_SELF: usize = 0x102;
 const ERR_OTHER: i32 = 16;
-
-/// The functions of the program behind trampolines.
-struct Trampolines<const COUNT: usize> {
-    /// The function of each trampoline, and a number that says more about it.
-    functions: [AtomicUsize; COUNT],
-    kinds: [AtomicUsize; COUNT],
-    used: Mutex<usize>,
-}
-
-impl<const COUNT: usize> Trampolines<COUNT> {
-    const fn new() -> Self {
-        let [functions, kinds] = [const { [const { AtomicUsize::new(0) }; COUNT] }; 2];
-        Self { functions, kinds, used: Mutex::new(0) }
-    }
-
-    /// The number of a function's trampoline; `None` if all are taken by others.
-    fn number(&self, function: usize, kind: usize) -> Option<usize> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = (0..*used).find(|at| self.get(*at) == (function, kind)) {
-            return Some(known);
-        }
-        let free = *used;
-        self.functions.get(free)?.store(function, Ordering::Release);
-        self.kinds[free].store(kind, Ordering::Release);
-        *used += 1;
-        Some(free)
-    }
-
-    /// The function of a trampoline, and its kind.
-    fn get(&self, number: usize) -> (usize, usize) {
-        (self.functions[number].load(Ordering::Acquire), self.kinds[number].load(Ordering::Acquire))
-    }
-}
 
 /// An operator, of either form: the address of the number of elements is passed on.
 extern "C-unwind" fn operator<const NUMBER: usize>(left: usize, right: usize, count: usize, datatype: usize) {

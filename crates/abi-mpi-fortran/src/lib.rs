@@ -14,6 +14,7 @@
 //! | `by_hand` | functions that no table describes: strings with lengths, spawned programs, values |
 //! | `attributes`, `callbacks`, `records` | functions of the program: of attributes; operators and error handlers; requests and files |
 //! | `arg`, `places` | arguments; special arguments that are known by their address |
+//! | `lengths`, `trampolines` | lengths of arrays by communicator; functions without a state (also part of abi-mpich) |
 //! | `c` | the functions of C |
 
 mod arg;
@@ -22,5 +23,7 @@ mod by_hand;
 mod c;
 mod callbacks;
 mod entry;
+mod lengths;
 mod places;
 mod records;
+mod trampolines;

@@ -30,6 +30,7 @@ use super::message::{CrewEvent, ExitReason, Library, Order, ProcessSpec, Stream}
 use super::texts::remedy;
 use super::{program, topology};
 use crate::install_paths;
+use crate::options::Abi;
 
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
@@ -307,22 +308,12 @@ impl Crew {
     /// Sets the environment of a process.
     fn set_environment(&self, command: &mut Command, start: &ProcessSpec, pmi_fd: i32) {
         OTHER_LAUNCHERS_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
-        let directory = match &start.mpi {
-            Library::None => None,
-            Library::In(directory) => Some(PathBuf::from(directory)),
-            Library::Bundled => self
-                .own_executable
-                .as_deref()
-                .ok()
-                .and_then(Path::parent)
-                .and_then(install_paths::mpi_directory),
-        };
+        let [before, after] = self.library_directories(&start.mpi);
         command.envs(start.variables.iter().map(|(name, value)| (name, value)));
-        if let Some(directory) = directory {
-            // After the user's own directories, and before the program's RUNPATH.
+        if !before.is_empty() || !after.is_empty() {
             let chosen = self.variable(start, LIBRARY_PATH).filter(|chosen| !chosen.is_empty());
-            let all = chosen.iter().flat_map(|chosen| std::env::split_paths(chosen)).chain([directory]);
-            if let Ok(all) = std::env::join_paths(all) {
+            let chosen = chosen.iter().flat_map(|chosen| std::env::split_paths(chosen));
+            if let Ok(all) = std::env::join_paths(before.into_iter().chain(chosen).chain(after)) {
                 command.env(LIBRARY_PATH, all);
             }
         }
@@ -333,6 +324,21 @@ impl Crew {
             .env("OMPI_COMM_WORLD_LOCAL_RANK", start.local_rank.to_string())
             .env("OMPI_COMM_WORLD_NODE_RANK", start.local_rank.to_string())
             .env("OMPI_COMM_WORLD_LOCAL_SIZE", start.local_size.to_string());
+    }
+
+    /// The directories of MPI libraries before and after the user's own, all before the program's RUNPATH and the default directories.
+    fn library_directories(&self, library: &Library) -> [Vec<PathBuf>; 2] {
+        let own = self.own_executable.as_deref().ok().and_then(Path::parent);
+        let standard = || own.and_then(install_paths::mpi_directory);
+        let mpich = || own.and_then(install_paths::mpich_directory);
+        let all = |places: [Option<PathBuf>; 2]| places.into_iter().flatten().collect();
+        match library {
+            Library::None => [vec![], vec![]],
+            Library::In(directory) => [vec![], vec![PathBuf::from(directory)]],
+            Library::Bundled(Abi::Standard) => [vec![], all([standard(), None])],
+            Library::Bundled(Abi::Any) => [vec![], all([standard(), mpich()])],
+            Library::Bundled(Abi::Mpich) => [all([mpich(), None]), all([standard(), None])],
+        }
     }
 
     /// The process of a rank; `None` if it has ended or was never started.

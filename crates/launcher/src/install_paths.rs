@@ -55,6 +55,27 @@ pub fn mpi_directory(own: &Path) -> Option<PathBuf> {
     Some(directory.to_owned())
 }
 
+/// The library for programs of MPICH's ABI, and the folder next to it with the names that they are linked to: MPICH's own, and Debian's.
+/// No other program searches that folder.
+const MPICH: (&str, &str, [&str; 2]) =
+    ("libmpi_mpich.so", "nicety-mpich", ["libmpi.so.12", "libmpich.so.12"]);
+
+/// The directory in which programs of MPICH's ABI find their library.
+///
+/// Next to a library as cargo built it, this creates the folder and the links in it.
+pub fn mpich_directory(own: &Path) -> Option<PathBuf> {
+    let (library, folder, names) = MPICH;
+    let folder = find(own, &LIBRARIES, &[library])?.parent()?.join(folder);
+    for name in names.map(|name| folder.join(name)) {
+        if !name.exists() {
+            // Another process may create them at the same time.
+            let _ = std::fs::create_dir(&folder);
+            let _ = std::os::unix::fs::symlink(Path::new("..").join(library), &name);
+        }
+    }
+    names.iter().all(|name| folder.join(name).exists()).then_some(folder)
+}
+
 /// The path of a library in a directory by the name that programs are linked to; next to a library as cargo built it, this creates a
 /// link of that name. `None` if there is no library, or the link cannot be created.
 pub fn with_soname(directory: &Path, link_name: &str, soname: &str) -> Option<PathBuf> {
@@ -69,6 +90,22 @@ pub fn with_soname(directory: &Path, link_name: &str, soname: &str) -> Option<Pa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn library_for_mpich_programs_is_linked_by_both_names() {
+        let root = tempfile::tempdir().expect("a directory");
+        let own = root.path().canonicalize().expect("a path");
+        assert_eq!(mpich_directory(&own), None);
+        std::fs::create_dir(own.join("deps")).expect("a directory");
+        std::fs::write(own.join("deps/libmpi_mpich.so"), "library").expect("a file");
+        for _ in 0..2 {
+            let folder = mpich_directory(&own).expect("a folder");
+            assert_eq!(folder, own.join("deps/nicety-mpich"));
+            for name in ["libmpi.so.12", "libmpich.so.12"] {
+                assert_eq!(std::fs::read_to_string(folder.join(name)).expect("a link"), "library");
+            }
+        }
+    }
 
     #[test]
     fn built_library_is_linked_by_its_soname() {

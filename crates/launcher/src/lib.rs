@@ -52,6 +52,7 @@ pub use failure::{Failure, Outcome};
 pub use guard::run as guard;
 pub use job::{Ended, run};
 pub use options::{
-    Bind, Connector, Hosts, MapBy, MpiLibrary, Options, Output, Program, RankBy, Readers, Resource, Transport,
+    Abi, Bind, Connector, Hosts, MapBy, MpiLibrary, Options, Output, Program, RankBy, Readers, Resource,
+    Transport,
 };
 pub use plan::Plan;

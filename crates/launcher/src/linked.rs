@@ -123,6 +123,10 @@ impl LinkedMpi {
     /// What the user can do about it.
     fn remedy(&self) -> String {
         let compiler = if self.is_fortran { "mpifort" } else { "mpicc" };
+        if self.family == MpiFamily::Mpich && !self.is_fortran {
+            return "start it with --abi mpich, for which abi-mpich must be built or installed; or recompile it with `nicety mpicc`"
+                .to_owned();
+        }
         format!("recompile it with `nicety {compiler}`, or start it with that library's own mpirun")
     }
 }

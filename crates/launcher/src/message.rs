@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::options::Resource;
+use crate::options::{Abi, Resource};
 
 /// The largest order in bytes: the kernel limits variables and arguments of a process to 6 MiB, and JSON enlarges them.
 pub(super) const ORDER_LEN_MAX: usize = 64 << 20;
@@ -79,8 +79,8 @@ pub(super) enum Library {
     /// None from us.
     #[default]
     None,
-    /// The library that was built or installed with this program, if it exists.
-    Bundled,
+    /// The libraries that were built or installed with this program, if they exist.
+    Bundled(Abi),
     /// The library in this directory.
     In(OsString),
 }

@@ -217,14 +217,31 @@ pub enum RankBy {
     Node,
 }
 
-/// The library that programs of MPI's standard ABI are given.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum MpiLibrary {
-    /// The library that was built or installed with this program.
+/// The ABI of MPI programs, for which libraries are on their search path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Abi {
+    /// Each that there is a library for, after the user's own directories.
     #[default]
-    Bundled,
+    Any,
+    /// The standard's only.
+    Standard,
+    /// MPICH's, before the user's own directories.
+    Mpich,
+}
+
+/// The library that MPI programs are given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MpiLibrary {
+    /// The libraries that were built or installed with this program.
+    Bundled(Abi),
     /// The library that the programs find themselves.
     None,
-    /// The library at this path, which names its file or its directory.
+    /// The library of the standard ABI at this path, which names its file or its directory.
     At(PathBuf),
+}
+
+impl Default for MpiLibrary {
+    fn default() -> Self {
+        Self::Bundled(Abi::default())
+    }
 }

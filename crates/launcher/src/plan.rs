@@ -14,7 +14,7 @@ use super::{program, topology};
 use crate::failure::Failure;
 use crate::install_paths;
 use crate::options::{
-    Bind, Connector, Hosts, MapBy, MpiLibrary, Options, Output, Program, RankBy, Readers, Resource,
+    Abi, Bind, Connector, Hosts, MapBy, MpiLibrary, Options, Output, Program, RankBy, Readers, Resource,
 };
 use crate::quote::shell_words;
 
@@ -235,7 +235,7 @@ struct CommonSettings {
 impl CommonSettings {
     fn new(options: &Options) -> Result<Self, Failure> {
         let mpi = match &options.mpi {
-            MpiLibrary::Bundled => Library::Bundled,
+            MpiLibrary::Bundled(abi) => bundled(*abi)?,
             MpiLibrary::None => Library::None,
             MpiLibrary::At(path) => Library::In(library(path)?.into()),
         };
@@ -379,6 +379,16 @@ fn variable(word: &OsString) -> Result<(OsString, OsString), Failure> {
         })?,
     };
     Ok((name, value))
+}
+
+/// The libraries of this program. That of MPICH's ABI must exist if it is asked for.
+fn bundled(abi: Abi) -> Result<Library, Failure> {
+    if abi == Abi::Mpich && install_paths::mpich_directory(&install_paths::own_directory()?).is_none() {
+        return Err(Failure::usage(
+            "--abi mpich: there is no libmpi_mpich.so with this program; build abi-mpich",
+        ));
+    }
+    Ok(Library::Bundled(abi))
 }
 
 /// The directory of a library that is named by its file or its directory.

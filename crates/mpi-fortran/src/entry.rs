@@ -158,7 +158,7 @@ fn length(function: &Function, argument: &Argument) -> String {
     let word = argument.value("length").unwrap_or_else(|| panic!("{} has no length", argument.name));
     match word.trim_end_matches(')').split_once('(') {
         Some((function, of)) => {
-            let length = format!("arg::{function}(MPI_Comm_fromint(arg::int({of})))");
+            let length = format!("crate::lengths::{function}(MPI_Comm_fromint(arg::int({of})))");
             // The program may pass anything in place of an array that is not significant.
             match argument.value("unless_in_place") {
                 Some(buffer) => format!("if arg::is_in_place({buffer}) {{ 0 }} else {{ {length} }}"),

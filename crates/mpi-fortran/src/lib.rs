@@ -8,7 +8,7 @@
 //! The modules hold interfaces and constants only, no code. A compiler therefore has to read them, and nothing of theirs is linked: the
 //! library has all entry points, for every compiler with gfortran's conventions.
 //!
-//! fortran.txt describes its format. It adds to functions.txt and constants.txt of abi-mpi.
+//! [`table`] is also what the library for programs of MPICH's ABI is generated from. fortran.txt describes its format. It adds to functions.txt and constants.txt of abi-mpi.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,7 @@ mod constants;
 mod entry;
 mod interface;
 mod source;
-mod table;
+pub mod table;
 
 pub use entry::{c_declarations, entry_points};
 pub use source::{Source, sources};

@@ -6,12 +6,13 @@ const PROTOTYPES: &str = include_str!("../../abi-mpi/functions.txt");
 const WORDS: &str = include_str!("../fortran.txt");
 
 /// A function with a Fortran binding.
-pub(crate) struct Function {
+pub struct Function {
     /// Its name in C.
-    pub(crate) name: String,
+    pub name: String,
     /// What it returns in C: `int`, which is an error code, or a value.
-    pub(crate) returns: Base,
-    pub(crate) arguments: Vec<Argument>,
+    pub returns: Base,
+    /// Its arguments, in the order of C.
+    pub arguments: Vec<Argument>,
     words: Words,
 }
 
@@ -42,15 +43,22 @@ impl Words {
 
 /// The type of an argument in C, without stars.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Base {
+pub enum Base {
+    /// Data of any type, or an address.
     Void,
+    /// A character of a string.
     Char,
+    /// `int`.
     Int,
+    /// `double`.
     Double,
-    /// `MPI_Aint`, `MPI_Count` and `MPI_Offset`: 64 bits.
+    /// `MPI_Aint`: 64 bits, as the next two.
     Aint,
+    /// `MPI_Count`.
     Count,
+    /// `MPI_Offset`.
     Offset,
+    /// `MPI_Status`.
     Status,
     /// A handle: the part of its name after `MPI_`.
     Handle(&'static str),
@@ -79,40 +87,49 @@ impl Base {
 
 /// The shape of an argument in C.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// Passed by value.
     Value,
     /// The address of one, or of a string.
     Pointer,
+    /// The address of several.
     Array,
     /// An array of triples.
     Triples,
 }
 
 /// An argument of a function.
-pub(crate) struct Argument {
+pub struct Argument {
     /// Its name in Fortran.
-    pub(crate) name: String,
-    pub(crate) base: Base,
-    pub(crate) shape: Shape,
-    pub(crate) is_const: bool,
+    pub name: String,
+    /// Its type, without stars.
+    pub base: Base,
+    /// How it is passed.
+    pub shape: Shape,
+    /// Whether C declares that it only reads it.
+    pub is_const: bool,
     words: Words,
 }
 
 /// Whether an argument is read, written or both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Direction {
+pub enum Direction {
+    /// Read only.
     In,
+    /// Written only.
     Out,
+    /// Read, then written.
     InOut,
 }
 
 impl Argument {
-    pub(crate) fn has(&self, word: &str) -> bool {
+    /// Whether a table says this word about it.
+    pub fn has(&self, word: &str) -> bool {
         self.words.has(word)
     }
 
-    pub(crate) fn value(&self, key: &str) -> Option<&'static str> {
+    /// The value of a word about it.
+    pub fn value(&self, key: &str) -> Option<&'static str> {
         self.words.value(key)
     }
 
@@ -127,11 +144,12 @@ impl Argument {
     }
 
     /// Whether it is an address that the library returns.
-    pub(crate) fn is_returned_address(&self) -> bool {
+    pub fn is_returned_address(&self) -> bool {
         self.has("pointer") || self.has("detached")
     }
 
-    pub(crate) fn direction(&self) -> Direction {
+    /// Whether C reads it, writes it, or both.
+    pub fn direction(&self) -> Direction {
         let is_text_array = self.base == Base::Char && self.shape == Shape::Array;
         let is_function = matches!(self.base, Base::Callback(_));
         let is_value = matches!(self.shape, Shape::Value | Shape::Triples);
@@ -146,7 +164,8 @@ impl Argument {
 }
 
 impl Function {
-    fn has(&self, word: &str) -> bool {
+    /// Whether a table says this word about it.
+    pub fn has(&self, word: &str) -> bool {
         self.words.has(word)
     }
 
@@ -187,14 +206,20 @@ impl Function {
 }
 
 /// The lines of a table, without comments.
-pub(crate) fn lines(table: &'static str) -> impl Iterator<Item = &'static str> {
+pub fn lines(table: &'static str) -> impl Iterator<Item = &'static str> {
     table.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// All functions, in the order of functions.txt, with the words of fortran.txt and of another table of this format.
+pub fn functions_with(words: &'static str) -> Vec<Function> {
+    let words = [word_lines(WORDS), word_lines(words)].concat();
+    lines(PROTOTYPES).map(|line| parse(&words, line)).collect()
 }
 
 /// All functions but those for tools and the conversions of handles, in the order of functions.txt.
 pub(crate) fn prototypes() -> Vec<Function> {
     let is_other = |line: &&str| [" MPI_T_", "_toint(", "_fromint("].iter().any(|part| line.contains(part));
-    let words = word_lines();
+    let words = word_lines(WORDS);
     lines(PROTOTYPES).filter(|line| !is_other(line)).map(|line| parse(&words, line)).collect()
 }
 
@@ -206,12 +231,12 @@ pub(crate) fn functions() -> Vec<Function> {
 /// The lines of fortran.txt: function, argument and words.
 type WordLines = Vec<(&'static str, &'static str, Vec<&'static str>)>;
 
-fn word_lines() -> WordLines {
+fn word_lines(table: &'static str) -> WordLines {
     let parse = |line: &'static str| {
         let mut parts = line.split(' ');
         (parts.next().unwrap_or_default(), parts.next().unwrap_or_default(), parts.collect())
     };
-    lines(WORDS).map(parse).collect()
+    lines(table).map(parse).collect()
 }
 
 /// The words about an argument of a function; `-` is the function itself.
@@ -273,7 +298,7 @@ mod tests {
 
     #[test]
     fn every_word_is_about_a_function_or_an_argument_that_exists() {
-        let words = word_lines();
+        let words = word_lines(WORDS);
         let all: Vec<Function> = lines(PROTOTYPES).map(|line| parse(&words, line)).collect();
         let names = |function: &Function| -> Vec<String> {
             let line = lines(PROTOTYPES).find(|line| line.contains(&format!(" {}(", function.name)));
@@ -292,7 +317,7 @@ mod tests {
 
     #[test]
     fn later_words_replace_values_of_earlier_ones() {
-        let words = word_lines();
+        let words = word_lines(WORDS);
         assert_eq!(words_about(&words, "MPI_Waitsome", "array_of_requests").value("length"), Some("incount"));
         assert_eq!(words_about(&words, "MPI_Waitall", "array_of_requests").value("length"), Some("count"));
         assert!(words_about(&words, "MPI_Cart_get", "periods").has("logical"));

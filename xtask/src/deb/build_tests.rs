@@ -1,6 +1,6 @@
 //! Tests of the staged package as developers use it: programs are compiled against it by pkg-config and by CMake's FindMPI, and run.
 
-use super::layout::{LIBRARIES, UNIT, VERBS, soname, write};
+use super::layout::{LIBRARIES, MPICH, UNIT, VERBS, soname, write};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,10 @@ use xtask::workspace::{capture, run as run_command};
 /// How long a program may run on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 /// The libraries that programs load, and their sonames.
-const SONAMES: [(&str, &str); 4] = [
+const SONAMES: [(&str, &str); 5] = [
     ("libmpi_abi.so", "libmpi_abi.so.1"),
     ("libmpi_abi_fortran.so", "libmpi_abi_fortran.so.1"),
+    (MPICH.0, "libmpi.so.12"),
     ("libportals.so", "libportals.so.4"),
     (VERBS.0, "libibverbs.so.1"),
 ];

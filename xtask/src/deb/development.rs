@@ -1,7 +1,7 @@
 //! What builds of programs find in the package: headers, files for pkg-config, links for the linker, and a folder with the names of MPI's
 //! commands, which CMake's FindMPI finds by `-DMPI_HOME`.
 
-use super::layout::{INCLUDE, LIBRARIES, VERBS, link, write};
+use super::layout::{INCLUDE, LIBRARIES, MPICH, VERBS, link, write};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,10 @@ pub(super) fn place(root: &Path, stage: &Path, version: &str) -> Result<()> {
     for name in names {
         link(Path::new("..").join(library), &libraries.join(folder).join(name))?;
         link_for_linker(&libraries.join(folder).join(name))?;
+    }
+    let (library, folder, names) = MPICH;
+    for name in names {
+        link(Path::new("..").join(library), &libraries.join(folder).join(name))?;
     }
     Ok(())
 }

@@ -16,6 +16,10 @@ pub(super) const DOC: &str = "usr/share/doc/nicety";
 /// puts on their search path. No other program searches that folder.
 pub(super) const VERBS: (&str, &str, [&str; 2]) =
     ("libnicety_verbs.so", "nicety-verbs", ["libibverbs.so.1", "librdmacm.so.1"]);
+/// The library for programs of MPICH's ABI, and the subfolder with links of the names that programs load, MPICH's own and Debian's, which
+/// `nicety mpirun` puts on their search path. No other program searches that folder.
+pub(super) const MPICH: (&str, &str, [&str; 2]) =
+    ("libmpi_mpich.so", "nicety-mpich", ["libmpi.so.12", "libmpich.so.12"]);
 /// The unit for `nicety serve`.
 pub(super) const UNIT: &str = "usr/lib/systemd/system/nicety-serve.service";
 

@@ -13,7 +13,7 @@ pub(crate) use root::suite_of_debian;
 use crate::ships::{self, SHIPPED};
 use anyhow::{Context, Result, bail};
 use build_tests::Staged;
-use layout::{DOC, LIBRARIES, UNIT, VERBS, make_parent, write};
+use layout::{DOC, LIBRARIES, MPICH, UNIT, VERBS, make_parent, write};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -143,7 +143,7 @@ fn programs(workspace: &Workspace, stage: &Path) -> Result<()> {
 
 /// The installed name of a library: its SONAME, if programs find it under that name.
 fn name_of(file: &str, library: &Path) -> Result<String> {
-    let soname = if file == VERBS.0 { None } else { layout::soname(library)? };
+    let soname = if [VERBS.0, MPICH.0].contains(&file) { None } else { layout::soname(library)? };
     Ok(soname.unwrap_or_else(|| file.to_owned()))
 }
 
@@ -270,7 +270,9 @@ mod tests {
     }
 
     #[test]
-    fn the_library_for_verbs_programs_ships() {
-        assert!(SHIPPED.iter().any(|(_, file)| *file == VERBS.0));
+    fn libraries_with_links_ship() {
+        for name in [VERBS.0, MPICH.0] {
+            assert!(SHIPPED.iter().any(|(_, file)| *file == name), "{name}");
+        }
     }
 }

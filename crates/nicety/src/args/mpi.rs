@@ -10,7 +10,7 @@ use std::time::Duration;
 use bench::plan::DEFAULT_PORT;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser};
-use launcher::Transport;
+use launcher::{Abi, Transport};
 
 use super::token::TokenArgs;
 use super::trace::RecordArgs;
@@ -56,6 +56,9 @@ pub(crate) struct MpirunArgs {
     /// MPI library for programs of the standard ABI, instead of the one installed with this program; none leaves the choice to the program
     #[arg(long = "library", value_name = "PATH|none")]
     pub(crate) mpi_library: Option<PathBuf>,
+    /// ABI of the programs, whose library comes first in their search path; by default, libraries of both ABIs come last
+    #[arg(long, value_parser = one_of(ABIS), value_name = "standard|mpich", hide_possible_values = true, conflicts_with = "mpi_library")]
+    pub(crate) abi: Option<Abi>,
     /// At the end, print the calls, times and messages of the ranks, and write a page to FILE, nicety-profile.html by default
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = PROFILE_FILE)]
     pub(crate) profile: Option<PathBuf>,
@@ -103,7 +106,8 @@ pub(crate) struct NextProgram {
     pub(crate) program: ProgramArgs,
 }
 
-/// The values of `--lane`.
+/// The values of `--abi` and `--lane`.
+const ABIS: &[(&str, Abi)] = &[("standard", Abi::Standard), ("mpich", Abi::Mpich)];
 const TRANSPORTS: &[(&str, Transport)] = &[("verbs", Transport::Verbs), ("portals", Transport::Portals)];
 /// A parser that accepts only these words.
 fn one_of<T: Clone + Send + Sync>(words: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {
@@ -131,9 +135,9 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) const MPIRUN: &str = "\
-Runs any program for MPI's standard ABI (`nicety mpicc`, mpicc_abi of MPICH 5), and programs that \
-use PMI-1, such as those of MPICH. The MPI library that is installed with this program is appended to \
-LD_LIBRARY_PATH, so that programs find it.
+Runs any program for MPI's standard ABI (`nicety mpicc`, mpicc_abi of MPICH 5), programs linked to \
+MPICH's libmpi.so.12, and others that use PMI-1. The MPI libraries that are installed with this program \
+are appended to LD_LIBRARY_PATH, so that programs find them.
 
 Lines of different ranks are not mixed. If a rank fails, dies or exits without MPI_Finalize, one line \
 names the rank and the reason, and all others end within two seconds, with the processes that they \

@@ -32,7 +32,7 @@ pub(super) fn launcher_options(args: &MpirunArgs) -> Result<Options, Failure> {
         None => Hosts::Words(args.host.clone()),
     };
     let mpi = match &args.mpi_library {
-        None => MpiLibrary::Bundled,
+        None => MpiLibrary::Bundled(args.abi.unwrap_or_default()),
         Some(name) if name == Path::new("none") => MpiLibrary::None,
         Some(path) => MpiLibrary::At(path.clone()),
     };

@@ -1,0 +1,34 @@
+//! Variables that programs of MPICH's ABI read: special addresses, which other ABIs have as constants.
+
+use std::sync::atomic::AtomicI32;
+
+use crate::status::WORDS;
+
+type Words = [AtomicI32; WORDS];
+
+macro_rules! places {
+    ($($(#[$doc:meta])* $name:ident: $kind:ty = $value:expr;)*) => {$(
+        $(#[$doc])*
+        // SAFETY: names of MPICH's; a program may have its own copy of the variable, with the same value. Test: `programs_run` of graph.c.
+        #[unsafe(no_mangle)]
+        static $name: $kind = $value;
+    )*};
+}
+
+/// Storage of which only the addresses count.
+static IGNORED: [Words; 2] = [const { [const { AtomicI32::new(0) }; WORDS] }; 2];
+
+places! {
+    /// The standard's own values, so that weights need no conversion.
+    MPI_UNWEIGHTED: usize = 10;
+    MPI_WEIGHTS_EMPTY: usize = 11;
+    MPI_T_PVAR_ALL_HANDLES: usize = 1;
+    MPI_F_STATUS_IGNORE: &Words = &IGNORED[0];
+    MPI_F_STATUSES_IGNORE: &Words = &IGNORED[1];
+    MPIR_F08_MPI_STATUS_IGNORE_OBJ: Words = [const { AtomicI32::new(0) }; WORDS];
+    MPIR_F08_MPI_STATUSES_IGNORE_OBJ: Words = [const { AtomicI32::new(0) }; WORDS];
+    MPI_F08_STATUS_IGNORE: &Words = &MPIR_F08_MPI_STATUS_IGNORE_OBJ;
+    MPI_F08_STATUSES_IGNORE: &Words = &MPIR_F08_MPI_STATUSES_IGNORE_OBJ;
+    MPIR_F08_MPI_IN_PLACE: AtomicI32 = AtomicI32::new(0);
+    MPIR_F08_MPI_BOTTOM: AtomicI32 = AtomicI32::new(0);
+}
