@@ -11,6 +11,7 @@ use rdma_abi::verbs::ibv_port_attr;
 use verbs::{AtomicCap, DeviceAttr, DmAccess, QpCap, Result, WriteOrder};
 
 use crate::card::{Card, port_words};
+use crate::gids;
 use crate::raw::cm::{CmChannel, CmId};
 use crate::raw::context::Context;
 use crate::raw::cq::HwCq;
@@ -70,7 +71,7 @@ pub(crate) fn attributes(card: &Card, channel: &Arc<CmChannel>) -> Result<Device
         maps_peers: false,
         link_rate: link_rate(&card.port_attr),
         ports: 1,
-        port_addrs: addresses(context, channel),
+        port_addrs: card.gid.map_or_else(|| addresses(context, channel), |gid| vec![gid.ip()]),
         notes: notes(card),
     })
 }
@@ -130,9 +131,19 @@ fn notes(card: &Card) -> Vec<String> {
     let (context, library) = (&card.context, card.context.calls);
     let whose = if library.is_own { ", which is our own: this is no card" } else { "" };
     let kind = if context.is_iwarp { "iWARP" } else { "InfiniBand or RoCE" };
-    vec![
+    let mut notes = vec![
         format!("verbs come from '{}'{whose}", library.file.display()),
         format!("card '{}' ({kind}), port {} {}", context.card.name, card.port, port_words(&card.port_attr)),
         "a poller cannot rely on the order in which a write is placed, as verbs promises none".to_owned(),
-    ]
+    ];
+    if gids::is_roce(context, &card.port_attr) {
+        let table = gids::words(&gids::table(context, card.port, &card.port_attr));
+        notes.push(match card.gid {
+            Some(gid) => format!("connections use GID {gid}, as the device's name says; the port has {table}"),
+            None => {
+                format!("the address of a connection selects its GID (hw:NAME@PORT,gid=N chooses); the port has {table}")
+            }
+        });
+    }
+    notes
 }
