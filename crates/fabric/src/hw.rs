@@ -131,6 +131,18 @@ mod tests {
     }
 
     #[test]
+    fn gid_stays_with_its_card_in_lists() {
+        let split = |list| crate::name::split_outside_parentheses(list, ',').expect("no parentheses");
+        assert_eq!(
+            split("shm,hw:a@1,gid=3,hw:b@gid=0 , iwarp"),
+            ["shm", "hw:a@1,gid=3", "hw:b@gid=0", "iwarp"]
+        );
+        assert_eq!(split("shm,gid=3"), ["shm", "gid=3"]);
+        let rails = crate::rails_of("rails(hw:a@1,gid=3,hw:b@1,gid=2,stripe=64K)").expect("rails");
+        assert_eq!(rails, ["hw:a@1,gid=3", "hw:b@1,gid=2"]);
+    }
+
+    #[test]
     fn errors_name_the_wrong_part() {
         for (text, hint) in [
             ("hw:", "names no card"),
