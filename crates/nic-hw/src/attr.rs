@@ -116,7 +116,7 @@ fn link_rate(attr: &ibv_port_attr) -> Option<Rate> {
 
 /// Bytes of a packet of InfiniBand besides its data: LRH, BTH, ICRC, VCRC (IBA 5.2).
 const IB_OVERHEAD: u64 = 8 + 12 + 4 + 2;
-/// The same of RoCE v2 on IPv4: preamble, Ethernet, IP, UDP, BTH, ICRC, FCS, the gap to the next packet.
+/// Bytes of a packet of RoCE v2 on IPv4 besides its data: preamble, Ethernet, IP, UDP, BTH, ICRC, FCS, the gap to the next packet.
 const ROCE_OVERHEAD: u64 = 8 + 14 + 20 + 8 + 12 + 4 + 4 + 12;
 
 /// The rate of data in packets of the link's MTU: what the link carries at most of long messages. `None` on iWARP, whose

@@ -22,7 +22,7 @@ const NO_LINK: &str = "the card's port has lost its link (IBV_EVENT_PORT_ERR) an
 const NO_GID: &str = "the GID of this connection's address has vanished (IBV_EVENT_GID_CHANGE), as the interface has lost the \
                       address; give it back (ip addr add ADDRESS dev INTERFACE), and connect again";
 
-/// When the port and its GIDs are looked at again.
+/// When the link and the GIDs of the port are checked.
 #[derive(Debug, Default)]
 pub(crate) struct PortWatch {
     link: Option<Time>,
