@@ -7,6 +7,7 @@ use xtask::workspace::{Workspace, counted};
 
 use super::case::{Case, Verdict};
 use super::dat::Programs;
+use super::guest::cards::Cards;
 use super::guest::testbed::Testbed;
 use super::mpi::launchers::Mpich;
 use super::mpi::ring::Ring;
@@ -18,6 +19,8 @@ use super::{dat, guest, mpi, portals, tools, verbs};
 enum PartyCase {
     /// Siw, in the guest.
     Siw(&'static Case<Testbed>),
+    /// The device `hw` in the guest.
+    Card(&'static Case<Cards>),
     /// Programs built against DAT.
     Dat(&'static Case<Programs>),
     /// Programs built for libibverbs and librdmacm.
@@ -39,6 +42,7 @@ impl PartyCase {
     fn name_and_description(self) -> (&'static str, &'static str) {
         match self {
             Self::Siw(case) => (case.name, case.shows),
+            Self::Card(case) => (case.name, case.shows),
             Self::Dat(case) => (case.name, case.shows),
             Self::Verbs(case) => (case.name, case.shows),
             Self::Mpich(case) => (case.name, case.shows),
@@ -54,6 +58,7 @@ fn cases() -> impl Iterator<Item = PartyCase> {
         .iter()
         .chain(guest::programs::CASES)
         .map(PartyCase::Siw)
+        .chain(guest::cards::CASES.iter().map(PartyCase::Card))
         .chain(dat::CASES.iter().map(PartyCase::Dat))
         .chain(
             verbs::programs::CASES
@@ -155,6 +160,7 @@ pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
 /// What the chosen cases need, as far as it is available here.
 struct Parties {
     testbed: Option<Testbed>,
+    cards: Option<Cards>,
     programs: Option<Programs>,
     clients: Option<Clients>,
     mpich: Option<Mpich>,
@@ -169,6 +175,8 @@ impl Parties {
             there.map_err(|why| println!("interop: SKIPPED, not tested against {what}: {why}")).is_ok()
         };
         let guest = wants(|run| matches!(run, PartyCase::Siw(_))) && can("siw", tools::provide_guest());
+        let cards = wants(|run| matches!(run, PartyCase::Card(_)))
+            && can("Linux's software cards", tools::provide_guest());
         let dat =
             wants(|run| matches!(run, PartyCase::Dat(_))) && can("DAT's programs", tools::provide_dat());
         let clients =
@@ -180,6 +188,7 @@ impl Parties {
             && can("launchers of our MPI", tools::provide_python());
         Ok(Self {
             testbed: guest.then(|| Testbed::open(workspace)).transpose()?,
+            cards: cards.then(|| Cards::open(workspace)).transpose()?,
             programs: dat.then(|| Programs::open(workspace)).transpose()?,
             clients: clients.then(|| Clients::open(workspace)).transpose()?,
             mpich: mpich.then(|| Mpich::open(workspace)).transpose()?,
@@ -196,6 +205,7 @@ impl Parties {
                 testbed.begin(case.name);
                 (case.run)(testbed)
             }
+            PartyCase::Card(case) => (case.run)(self.cards.as_mut()?),
             PartyCase::Dat(case) => {
                 let programs = self.programs.as_mut()?;
                 programs.begin(case.name);

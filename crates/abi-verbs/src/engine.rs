@@ -44,6 +44,12 @@ impl Engine {
         self.gids.first().copied()
     }
 
+    /// The GID at this index of the table; zero if it has vanished.
+    pub(crate) fn gid_at(&self, index: usize) -> Option<ibv_gid> {
+        let is_lost = index + 1 == self.gids.len() && self.is_gid_lost.load(Ordering::Relaxed);
+        self.gids.get(index).map(|gid| if is_lost { ibv_gid::default() } else { *gid })
+    }
+
     /// The sender's GID in an address vector.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ impl Errno {
     pub(crate) const NOMEM: Self = Self(libc::ENOMEM);
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
     pub(crate) const AGAIN: Self = Self(libc::EAGAIN);
+    pub(crate) const NODATA: Self = Self(libc::ENODATA);
     pub(crate) const NODEV: Self = Self(libc::ENODEV);
     pub(crate) const NOSYS: Self = Self(libc::ENOSYS);
     pub(crate) const OPNOTSUPP: Self = Self(libc::EOPNOTSUPP);

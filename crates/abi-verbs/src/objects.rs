@@ -65,9 +65,9 @@ pub(crate) enum PendingAsyncEvent {
     Cq(Handle<Cq>),
     Qp(Handle<Qp>, AsyncQpEvent),
     Srq(Handle<Srq>),
-    /// The link of a port came or went.
+    /// The link or a GID of a port came or went: an `IBV_EVENT_...`.
     Port {
-        is_active: bool,
+        kind: u32,
         port: u8,
     },
     /// The device has failed.
@@ -89,6 +89,8 @@ pub(crate) struct Engine {
     pub(crate) contexts: Mutex<Vec<Handle<Context>>>,
     /// The port has lost its link.
     pub(crate) is_port_down: AtomicBool,
+    /// The last entry of the GID table, the one of the address, has vanished.
+    pub(crate) is_gid_lost: AtomicBool,
     /// Opened for the first UD queue pair.
     pub(crate) datagrams: Mutex<Option<Arc<Datagrams>>>,
     /// Scheduled tasks of identifiers.

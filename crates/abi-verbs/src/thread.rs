@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ffi::lock;
+use rdma_abi::numbers as n;
 use verbs::host::{EventCount, Span};
 use verbs::pairing::{Accept, Offered, Pairing};
 use verbs::{AsyncEvent, CmEvent};
@@ -56,6 +57,7 @@ fn open(name: &str) -> verbs::Result<Arc<Engine>> {
         objects: Mutex::default(),
         contexts: Mutex::default(),
         is_port_down: AtomicBool::new(false),
+        is_gid_lost: AtomicBool::new(false),
         datagrams: Mutex::default(),
         delayed_tasks: Mutex::default(),
         has_limits: AtomicBool::new(false),
@@ -217,7 +219,13 @@ fn on_event(engine: &Engine, event: &AsyncEvent) {
         AsyncEvent::PortError { port } | AsyncEvent::PortActive { port } => {
             let is_active = matches!(event, AsyncEvent::PortActive { .. });
             engine.is_port_down.store(!is_active, Ordering::Relaxed);
-            event::queue_context_event(engine, || PendingAsyncEvent::Port { is_active, port: *port });
+            let kind = if is_active { n::IBV_EVENT_PORT_ACTIVE } else { n::IBV_EVENT_PORT_ERR };
+            event::queue_context_event(engine, || PendingAsyncEvent::Port { kind, port: *port });
+        }
+        AsyncEvent::GidChange { port } => {
+            engine.is_gid_lost.fetch_not(Ordering::Relaxed);
+            let kind = n::IBV_EVENT_GID_CHANGE;
+            event::queue_context_event(engine, || PendingAsyncEvent::Port { kind, port: *port });
         }
         AsyncEvent::DeviceFatal => event::queue_context_event(engine, || PendingAsyncEvent::Device),
         // Events of rails do not concern a program that sees one device.

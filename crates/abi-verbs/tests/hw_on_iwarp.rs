@@ -15,6 +15,14 @@ const CARD: OwnCard = OwnCard {
     ],
 };
 
+/// Goal: a GID cannot be chosen where it is no address.
+#[test]
+fn gid_is_refused_on_iwarp() {
+    let config = nic_hw::HwConfig { gid: Some(0), ..CARD.config() };
+    let why = nic_hw::open(&host::real::host(), &config).expect_err("no RoCE").to_string();
+    assert!(why.contains("leave gid= out"), "{why}");
+}
+
 const SEGMENTS: &str = "iWARP checks a message segment by segment";
 
 mod conformance {

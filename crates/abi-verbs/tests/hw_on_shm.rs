@@ -2,6 +2,9 @@
 
 mod hw;
 
+use std::net::IpAddr;
+
+use hw::ends::{End, connect};
 use hw::{OwnCard, common};
 use nic_hw::HwConfig;
 
@@ -10,6 +13,34 @@ const CARD: OwnCard =
 
 mod conformance {
     conformance::tests!(super::CARD, threads);
+}
+
+/// Goal: the chosen entry of the GID table is the address of connections and listeners; other indexes are refused with the
+/// entries that exist.
+#[test]
+fn chosen_gid_is_the_address_of_connections() {
+    let (host, config) = (host::real::host(), CARD.config());
+    let open = |gid| nic_hw::open(&host, &HwConfig { gid: Some(gid), ..config.clone() });
+    let (a, b) = (open(1).expect("the IPv4 entry"), open(1).expect("the IPv4 entry"));
+    let loopback: IpAddr = [127, 0, 0, 1].into();
+    assert_eq!(a.attr().port_addrs, [loopback]);
+    let notes = a.attr().notes.join("; ");
+    assert!(notes.contains("connections use GID 1 (127.0.0.1, RoCE v2)"), "{notes}");
+    let (a, b) = (End::new(&a), End::new(&b));
+    let listener = b.cm.listen("0.0.0.0:0".parse().expect("an address"), 8).expect("a listener");
+    assert_eq!(listener.addr().ip(), loopback);
+    drop(listener);
+    let info = connect(&a, &b, "0.0.0.0:0".parse().expect("an address"));
+    assert_eq!((info.local.ip(), info.peer.ip()), (loopback, loopback));
+    b.post_recv(1);
+    a.send(2);
+    assert!(b.completion().is_ok_and(|wc| wc.is_ok()));
+    let why =
+        b.cm.listen("[::1]:0".parse().expect("an address"), 8).expect_err("another address").to_string();
+    assert!(why.contains("chooses GID 1 (127.0.0.1, RoCE v2)"), "{why}");
+    let why = open(9).expect_err("no such entry").to_string();
+    assert!(why.contains("port 1 of card 'nicety0' has no GID 9; it has 0 (fe80::"), "{why}");
+    assert!(why.contains(", 1 (127.0.0.1, RoCE v2)"), "{why}");
 }
 
 /// Set in a process whose libibverbs.so.1 is our library.

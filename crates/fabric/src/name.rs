@@ -46,7 +46,8 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Splits a list at separators outside of parentheses; `None` if the parentheses do not match.
+/// Splits a list at separators outside of parentheses, but not in front of the `gid=N` of a card, as in `hw:NAME@PORT,gid=N`;
+/// `None` if the parentheses do not match.
 pub(crate) fn split_outside_parentheses(list: &str, separator: char) -> Option<Vec<&str>> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0_u32, 0);
     for (at, letter) in list.char_indices() {
@@ -54,6 +55,10 @@ pub(crate) fn split_outside_parentheses(list: &str, separator: char) -> Option<V
             '(' => depth += 1,
             ')' => depth = depth.checked_sub(1)?,
             letter if letter == separator && depth == 0 => {
+                let (part, next) = (list[from..at].trim_start(), list[at + letter.len_utf8()..].trim_start());
+                if part.starts_with("hw:") && part.contains('@') && next.starts_with("gid=") {
+                    continue;
+                }
                 parts.push(list[from..at].trim());
                 from = at + letter.len_utf8();
             }

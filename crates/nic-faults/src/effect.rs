@@ -31,6 +31,8 @@ pub enum Injected {
     PortError,
     /// Port 1 has its link again.
     PortActive,
+    /// The GID of port 1's address vanishes from its table, or comes back.
+    GidChange,
     /// The device has failed with all of its queue pairs. Nothing can be created afterwards.
     DeviceFatal,
     /// The queue pair fails, and the program gets the event.
@@ -66,9 +68,10 @@ pub(crate) const ERRORS: [(&str, i32); 6] = [
 ];
 
 /// The events, by their names in C without `IBV_EVENT_`.
-pub(crate) const EVENTS: [(&str, Injected); 6] = [
+pub(crate) const EVENTS: [(&str, Injected); 7] = [
     ("PORT_ERR", Injected::PortError),
     ("PORT_ACTIVE", Injected::PortActive),
+    ("GID_CHANGE", Injected::GidChange),
     ("DEVICE_FATAL", Injected::DeviceFatal),
     ("QP_FATAL", Injected::QpFatal),
     ("LAST_WQE_REACHED", Injected::LastWqeReached),

@@ -188,6 +188,7 @@ impl Shared {
         match event {
             Injected::PortError => self.push_event(AsyncEvent::PortError { port: 1 }),
             Injected::PortActive => self.push_event(AsyncEvent::PortActive { port: 1 }),
+            Injected::GidChange => self.push_event(AsyncEvent::GidChange { port: 1 }),
             Injected::DeviceFatal => {
                 self.is_dead.store(true, Ordering::Relaxed);
                 self.push_event(AsyncEvent::DeviceFatal);

@@ -11,6 +11,7 @@ use rdma_abi::verbs::ibv_port_attr;
 use verbs::{AtomicCap, DeviceAttr, DmAccess, QpCap, Result, WriteOrder};
 
 use crate::card::{Card, port_words};
+use crate::gids;
 use crate::raw::cm::{CmChannel, CmId};
 use crate::raw::context::Context;
 use crate::raw::cq::HwCq;
@@ -70,7 +71,7 @@ pub(crate) fn attributes(card: &Card, channel: &Arc<CmChannel>) -> Result<Device
         maps_peers: false,
         link_rate: link_rate(&card.port_attr),
         ports: 1,
-        port_addrs: addresses(context, channel),
+        port_addrs: card.gid.map_or_else(|| addresses(context, channel), |gid| vec![gid.ip()]),
         notes: notes(card),
     })
 }
@@ -113,6 +114,33 @@ fn link_rate(attr: &ibv_port_attr) -> Option<Rate> {
     Some(Rate(lanes * gigabits * 1e9 / 8.0))
 }
 
+/// Bytes of a packet of InfiniBand besides its data: LRH, BTH, ICRC, VCRC (IBA 5.2).
+const IB_OVERHEAD: u64 = 8 + 12 + 4 + 2;
+/// Bytes of a packet of RoCE v2 on IPv4 besides its data: preamble, Ethernet, IP, UDP, BTH, ICRC, FCS, the gap to the next packet.
+const ROCE_OVERHEAD: u64 = 8 + 14 + 20 + 8 + 12 + 4 + 4 + 12;
+
+/// The rate of data in packets of the link's MTU: what the link carries at most of long messages. `None` on iWARP, whose
+/// packets are those of TCP.
+fn data_rate(context: &Context, attr: &ibv_port_attr) -> Option<(Rate, u64)> {
+    let overhead = match u32::from(attr.link_layer) {
+        _ if context.is_iwarp => return None,
+        n::IBV_LINK_LAYER_INFINIBAND => IB_OVERHEAD,
+        n::IBV_LINK_LAYER_ETHERNET => ROCE_OVERHEAD,
+        _ => return None,
+    };
+    let mtu = mtu_bytes(attr.active_mtu)?;
+    Some((without_overhead(link_rate(attr)?, mtu, overhead), mtu))
+}
+
+/// The MTU behind a number of `enum ibv_mtu`.
+fn mtu_bytes(mtu: c_int) -> Option<u64> {
+    (1..=5).contains(&mtu).then(|| 128 << mtu)
+}
+
+fn without_overhead(rate: Rate, mtu: u64, overhead: u64) -> Rate {
+    Rate(rate.0 * mtu as f64 / (mtu + overhead) as f64)
+}
+
 /// The addresses of this host that belong to the card: librdmacm binds an identifier to the card of its address.
 fn addresses(context: &Context, channel: &Arc<CmChannel>) -> Vec<IpAddr> {
     if context.calls.is_own {
@@ -130,9 +158,44 @@ fn notes(card: &Card) -> Vec<String> {
     let (context, library) = (&card.context, card.context.calls);
     let whose = if library.is_own { ", which is our own: this is no card" } else { "" };
     let kind = if context.is_iwarp { "iWARP" } else { "InfiniBand or RoCE" };
-    vec![
+    let mut notes = vec![
         format!("verbs come from '{}'{whose}", library.file.display()),
         format!("card '{}' ({kind}), port {} {}", context.card.name, card.port, port_words(&card.port_attr)),
         "a poller cannot rely on the order in which a write is placed, as verbs promises none".to_owned(),
-    ]
+    ];
+    if let Some((rate, mtu)) = data_rate(context, &card.port_attr) {
+        let link = link_rate(&card.port_attr).unwrap_or(rate);
+        notes.push(format!(
+            "floor of bandwidth: by its attributes the link carries {rate} of data, {link} less headers at MTU {mtu}; \
+             software cards invent these attributes"
+        ));
+    }
+    if gids::is_roce(context, &card.port_attr) {
+        let table = gids::words(&gids::table(context, card.port, &card.port_attr));
+        notes.push(match card.gid {
+            Some(gid) => format!("connections use GID {gid}, as the device's name says; the port has {table}"),
+            None => {
+                format!("the address of a connection selects its GID (hw:NAME@PORT,gid=N chooses); the port has {table}")
+            }
+        });
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Expected values: 100 Gbit/s are 12.5 GB/s; of 4178 bytes on the wire 4096 are data.
+    #[test]
+    fn headers_take_their_share_of_the_link() {
+        let rate = without_overhead(Rate(12.5e9), 4096, ROCE_OVERHEAD);
+        assert!((rate.0 - 12.5e9 * 4096.0 / 4178.0).abs() < 1.0, "{rate}");
+        let short = without_overhead(Rate(12.5e9), 1024, ROCE_OVERHEAD);
+        assert!(short.0 < rate.0 && IB_OVERHEAD < ROCE_OVERHEAD);
+        assert_eq!(
+            (mtu_bytes(0), mtu_bytes(1), mtu_bytes(5), mtu_bytes(6)),
+            (None, Some(256), Some(4096), None)
+        );
+    }
 }

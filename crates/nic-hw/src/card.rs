@@ -3,23 +3,35 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use host::Span;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::ibv_port_attr;
 use verbs::{Error, Result};
 
+use crate::gids::{self, GidEntry};
 use crate::raw::context::{Context, card_names};
 use crate::raw::library::Library;
 
 /// Which card to open, and by which library.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HwConfig {
     /// The name of the card, such as `mlx5_0`; the first one with an active port if not given.
     pub card: Option<String>,
     /// The number of the port, from 1; the first active one if not given.
     pub port: Option<u8>,
+    /// The index in the port's GID table whose address connections use, on RoCE.
+    pub gid: Option<u8>,
     /// A folder with libibverbs.so.1 and librdmacm.so.1, or a file that is both; the system's if not given. Only here
     /// our own library is accepted.
     pub lib_path: Option<PathBuf>,
+    /// How long connections wait for a port that has lost its link or their address; then they end.
+    pub patience: Span,
+}
+
+impl Default for HwConfig {
+    fn default() -> Self {
+        Self { card: None, port: None, gid: None, lib_path: None, patience: Span::from_ms(700) }
+    }
 }
 
 /// A card, as [`cards`] lists it.
@@ -63,6 +75,8 @@ pub(crate) struct Card {
     pub(crate) context: Arc<Context>,
     pub(crate) port: u8,
     pub(crate) port_attr: ibv_port_attr,
+    /// The GID that the configuration chooses.
+    pub(crate) gid: Option<GidEntry>,
 }
 
 impl Card {
@@ -73,12 +87,12 @@ impl Card {
     pub(crate) fn open(config: &HwConfig) -> Result<Self> {
         let library = Library::load(config.lib_path.as_deref())?;
         if let Some(name) = &config.card {
-            return Self::open_named(library, name, config.port);
+            return Self::open_named(library, name, config);
         }
         let names = card_names(library)?;
         let mut refusals = Vec::new();
         for card in &names {
-            match Self::open_named(library, &card.name, config.port) {
+            match Self::open_named(library, &card.name, config) {
                 Ok(card) => return Ok(card),
                 Err(why) => refusals.push(why.to_string()),
             }
@@ -92,10 +106,10 @@ impl Card {
         Err(Error::System { what: "there is no usable card".to_owned(), why, errno: None })
     }
 
-    fn open_named(library: &'static Library, name: &str, port: Option<u8>) -> Result<Self> {
+    fn open_named(library: &'static Library, name: &str, config: &HwConfig) -> Result<Self> {
         let context = Context::open(library, name)?;
         let count = context.attr()?.phys_port_cnt;
-        let port = match port {
+        let port = match config.port {
             Some(port) if port == 0 || port > count => {
                 return Err(Error::Invalid(format!(
                     "card '{name}' has no port {port}; its ports have numbers from 1 to {count}"
@@ -117,12 +131,18 @@ impl Card {
                 ),
             });
         }
-        Ok(Self { context, port, port_attr })
+        let gid = config.gid.map(|index| gids::choose(&context, port, &port_attr, index)).transpose()?;
+        Ok(Self { context, port, port_attr, gid })
     }
 }
 
 fn is_active(attr: &ibv_port_attr) -> bool {
     attr.state.cast_unsigned() == n::IBV_PORT_ACTIVE
+}
+
+/// Whether a port of an opened card is active.
+pub(crate) fn is_port_active(context: &Context, port: u8) -> bool {
+    context.port_attr(port).is_ok_and(|attr| is_active(&attr))
 }
 
 /// The state of a port (`enum ibv_port_state`).

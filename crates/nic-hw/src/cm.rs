@@ -86,10 +86,15 @@ impl CmOps for CmHandle {
         let mut conn = begin(&self.shared, id, pair, &self.events, param);
         conn.peer = Some(addr);
         conn.pair.connection.store(number, Ordering::Release);
-        let started = conn.id.resolve_addr(addr, conn.timeout_ms());
+        let started = match self.shared.gid.map(|gid| gid.source_for(addr)).transpose() {
+            Ok(source) => {
+                conn.id.resolve_addr(source, addr, conn.timeout_ms()).map_err(|why| why.to_string())
+            }
+            Err(why) => Err(why),
+        };
         entries.insert(number, Entry::Conn(Box::new(conn)));
         if let Err(why) = started {
-            let why = CmFailure::Unreachable(addr, why.to_string());
+            let why = CmFailure::Unreachable(addr, why);
             entries.step(number, |conn| conn.fail(why));
         }
         drop(entries);
@@ -140,6 +145,10 @@ struct ListenerHandle {
 
 impl ListenerHandle {
     fn open(shared: &Arc<Shared>, addr: SocketAddr, listener: Arc<Listener>) -> Result<Self> {
+        let addr = match shared.gid {
+            Some(gid) => gid.listen_at(addr)?,
+            None => addr,
+        };
         let mut entries = shared.registry.lock();
         let number = entries.fresh();
         let refused = |why: std::io::Error| {

@@ -26,7 +26,7 @@ pub fn open(host: &Host, config: &HwConfig) -> Result<Device> {
     if host.clock() == host::ClockKind::Virtual {
         return Err(Error::Unsupported { device: "hw".to_owned(), what: "simulated time" });
     }
-    let shared = Shared::new(host, Card::open(config)?)?;
+    let shared = Shared::new(host, Card::open(config)?, config.patience)?;
     service::watch(&shared)?;
     let thread = Thread::default();
     let served = shared.clone();

@@ -15,11 +15,13 @@
 //! |---|---|
 //! | `raw` | owners of the C objects; all unsafe code |
 //! | `card` | finding and opening a card and its port |
+//! | `gids` | the GID table of a port, and the choice of an entry |
 //! | `attr` | the attributes of a device |
 //! | `pair` | a queue pair with its state |
 //! | `connect` | connections |
 //! | `shared` | what the objects of a device share |
 //! | `service` | the device's thread |
+//! | `port_watch` | what it does when the port loses its link or an address |
 //! | `queues` | completion queues, their channels, shared receive queues |
 //! | `qp`, `pd`, `cm` | the API's queue pairs, domains and regions, and connections |
 //! | `device` | the API's device |
@@ -29,8 +31,10 @@ mod card;
 mod cm;
 mod connect;
 mod device;
+mod gids;
 mod pair;
 mod pd;
+mod port_watch;
 mod qp;
 mod queues;
 mod raw;

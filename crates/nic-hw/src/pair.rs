@@ -1,6 +1,7 @@
 //! [`Pair`]: a queue pair of the card with the state that the API knows.
 
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use host::{Span, Time};
@@ -29,6 +30,10 @@ pub(crate) struct Pair {
     access: u32,
     pub(crate) has_srq: bool,
     is_iwarp: bool,
+    /// The index in the GID table, if the name of the device chooses one.
+    gid_index: Option<u8>,
+    /// Why it has failed, if an event said so.
+    cause: OnceLock<&'static str>,
 }
 
 /// What a queue pair gets from its device.
@@ -37,6 +42,7 @@ pub(crate) struct PairSettings {
     pub(crate) port: u8,
     pub(crate) access: u32,
     pub(crate) is_iwarp: bool,
+    pub(crate) gid_index: Option<u8>,
 }
 
 const STATES: [QpState; 5] =
@@ -45,7 +51,7 @@ const STATES: [QpState; 5] =
 impl Pair {
     /// Moves a new queue pair to `Init`.
     pub(crate) fn new(hw: HwQp, settings: PairSettings, has_srq: bool) -> io::Result<Self> {
-        let PairSettings { port, access, is_iwarp } = settings;
+        let PairSettings { port, access, is_iwarp, gid_index } = settings;
         hw.to_init(port, access)?;
         Ok(Self {
             hw,
@@ -58,6 +64,8 @@ impl Pair {
             access,
             has_srq,
             is_iwarp,
+            gid_index,
+            cause: OnceLock::new(),
         })
     }
 
@@ -69,6 +77,16 @@ impl Pair {
 
     pub(crate) fn set_state(&self, state: QpState) {
         self.state.store(state as u8, Ordering::Release);
+    }
+
+    /// Records why it has failed; the first cause stays.
+    pub(crate) fn set_cause(&self, cause: &'static str) {
+        let _ = self.cause.set(cause);
+    }
+
+    /// Why it has failed, if an event said so.
+    pub(crate) fn cause(&self) -> Option<&'static str> {
+        self.cause.get().copied()
     }
 
     /// Whether its card speaks iWARP.
@@ -120,6 +138,10 @@ impl Pair {
         let (mut attr, mask) = id.qp_attr(n::IBV_QPS_RTR)?;
         attr.min_rnr_timer = self.rnr_timer.load(Ordering::Relaxed);
         attr.max_dest_rd_atomic = depths.map_or(attr.max_dest_rd_atomic, |(responder, _)| responder);
+        if let Some(index) = self.gid_index {
+            // An address may have several entries, of other types.
+            attr.ah_attr.grh.sgid_index = index;
+        }
         self.hw.modify(attr, mask)?;
         let (mut attr, mask) = id.qp_attr(n::IBV_QPS_RTS)?;
         attr.max_rd_atomic = depths.map_or(attr.max_rd_atomic, |(_, initiator)| initiator);

@@ -213,6 +213,10 @@ impl QpOps for QpHandle {
         self.pair.fail();
     }
 
+    fn failure(&self) -> Option<String> {
+        self.pair.cause().map(str::to_owned)
+    }
+
     fn set_rnr_retry(&self, retries: u8) -> Result<()> {
         self.shared.check()?;
         if self.pair.is_iwarp() || self.pair.state() == QpState::ReadyToSend {

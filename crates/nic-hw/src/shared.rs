@@ -12,6 +12,7 @@ use verbs::{AsyncEvent, AtomicCap, DeviceAttr, Error, Result};
 use crate::attr::{attributes, max_read_sge};
 use crate::card::Card;
 use crate::connect::registry::Registry;
+use crate::gids::GidEntry;
 use crate::pair::PairSettings;
 use crate::raw::cm::CmChannel;
 use crate::raw::context::Context;
@@ -27,6 +28,10 @@ pub(crate) struct Shared {
     pub(crate) max_read_sge: u32,
     pub(crate) context: Arc<Context>,
     pub(crate) pair_settings: PairSettings,
+    /// The GID that the name of the device chooses.
+    pub(crate) gid: Option<GidEntry>,
+    /// How long connections wait for a port that has lost its link or their address.
+    pub(crate) patience: Span,
     pub(crate) registry: Registry,
     pub(crate) async_events: EventQueue<AsyncEvent>,
     pub(crate) epoll_set: EpollSet,
@@ -35,7 +40,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(host: &Host, card: Card) -> Result<Arc<Self>> {
+    pub(crate) fn new(host: &Host, card: Card, patience: Span) -> Result<Arc<Self>> {
         let channel = CmChannel::new(&card.context)?;
         let attr = attributes(&card, &channel)?;
         let max_read_sge = max_read_sge(&card)?;
@@ -43,13 +48,15 @@ impl Shared {
         let atomics = if attr.atomic_cap == AtomicCap::None { 0 } else { n::IBV_ACCESS_REMOTE_ATOMIC };
         let access =
             n::IBV_ACCESS_LOCAL_WRITE | n::IBV_ACCESS_REMOTE_WRITE | n::IBV_ACCESS_REMOTE_READ | atomics;
-        let is_iwarp = card.context.is_iwarp;
+        let (is_iwarp, gid_index) = (card.context.is_iwarp, card.gid.map(|gid| gid.index));
         Ok(Arc::new(Self {
             host: host.clone(),
             attr,
             max_read_sge,
             registry,
-            pair_settings: PairSettings { port: card.port, access, is_iwarp },
+            pair_settings: PairSettings { port: card.port, access, is_iwarp, gid_index },
+            gid: card.gid,
+            patience,
             context: card.context,
             async_events: EventQueue::asynchronous()?,
             epoll_set: EpollSet::new()?,

@@ -516,12 +516,16 @@ pub(crate) struct DoctorArgs {
     /// Print JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,
+    /// Write a report of the cards to this file (- for standard output), without names, addresses and serial numbers
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) report: Option<Target>,
 }
 
 const DOCTOR: &str = "\
 EXAMPLES
   nicety doctor                   every check, with a remedy for those that are not ok
   nicety doctor hw                real cards, as the device hw uses them
+  nicety doctor hw --report card.json   what describes the card, without names and addresses, to send to others
   nicety doctor --json | jq -r '.checks[] | select(.state != \"ok\") | .remedy'
 
 EXIT STATUS

@@ -46,6 +46,11 @@ pub enum AsyncEvent {
         /// The number of the port, from 1.
         port: u8,
     },
+    /// The GID table of a port has changed, as an address of its interface came or went (`IBV_EVENT_GID_CHANGE`).
+    GidChange {
+        /// The number of the port, from 1.
+        port: u8,
+    },
     /// The device has failed, and its queue pairs with it (`IBV_EVENT_DEVICE_FATAL`).
     DeviceFatal,
     /// A queue pair of several rails (crate `nic-rails`) has lost a rail, and continues with the others.

@@ -102,6 +102,15 @@ pub struct DeviceAttr {
     pub notes: Vec<String>,
 }
 
+impl DeviceAttr {
+    /// All rights that a region of this device can have: without atomics if the device has none.
+    #[must_use]
+    pub fn all_access(&self) -> Access {
+        let has_atomics = self.atomic_cap != AtomicCap::None || self.atomic_cap_dm != AtomicCap::None;
+        if has_atomics { Access::ALL } else { Access::ALL - Access::REMOTE_ATOMIC }
+    }
+}
+
 /// Sizes of a queue pair's queues (`ibv_qp_cap`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpCap {

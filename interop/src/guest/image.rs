@@ -16,7 +16,8 @@ use xtask::workspace::{capture, run};
 /// The package that names the kernel.
 const KERNEL: &str = "linux-image-amd64";
 /// The programs in the guest, with all their dependencies. Add the packages of other test programs here.
-const PACKAGES: &[&str] = &["busybox-static", "ibverbs-providers", "rdmacm-utils", "perftest", "iproute2"];
+const PACKAGES: &[&str] =
+    &["busybox-static", "ibverbs-providers", "libgcc-s1", "rdmacm-utils", "perftest", "iproute2"];
 /// Headers for compiling our programs for the guest.
 const HEADERS: &[&str] = &["libibverbs-dev", "librdmacm-dev"];
 /// Loaded in this order, each after its dependencies.
@@ -26,9 +27,12 @@ const MODULES: &[&str] = &[
     "qemu_fw_cfg",
     "crc32c_generic",
     "crc32c_intel",
+    "crc32_generic",
+    "dummy",
     "ib_uverbs",
     "rdma_ucm",
     "siw",
+    "rdma_rxe",
 ];
 /// Not needed, and most of the archive's size.
 const LEFT_OUT: &[&str] =

@@ -7,10 +7,13 @@
 //! | `proxy` | a proxy between the two ends that flips, delays and adds bytes |
 //! | `testbed` | the environment of a case |
 //! | `cases`, `programs` | cases with our own programs; cases with third-party programs at both ends |
+//! | `cards`, `differences` | our device `hw` in the guest, on Linux's software cards, and the tests that these fail |
 
 pub(crate) mod archive;
 mod capture;
+pub(crate) mod cards;
 pub(crate) mod cases;
+mod differences;
 pub(crate) mod image;
 pub(crate) mod programs;
 mod proxy;
@@ -43,6 +46,13 @@ const READY: &str = "interop: ready";
 /// The address of this host, as the guest sees it, and of the guest itself.
 pub(crate) const HOST_INSIDE: &str = "10.0.2.2";
 pub(crate) const GUEST_INSIDE: &str = "10.0.2.15";
+
+/// The size of a guest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine {
+    pub(crate) memory_mib: u32,
+    pub(crate) processors: u32,
+}
 
 /// A running guest.
 pub(crate) struct Guest {
@@ -124,7 +134,7 @@ fn free_ports(count: usize) -> Result<Vec<u16>> {
 
 impl Guest {
     /// Boots the image, with our own files added.
-    pub(crate) fn boot(image: &Image, own: &[Entry], folder: &Path) -> Result<Self> {
+    pub(crate) fn boot(image: &Image, own: &[Entry], folder: &Path, machine: Machine) -> Result<Self> {
         let initrd = folder.join("initrd");
         let mut to = std::io::BufWriter::new(fs::File::create(&initrd)?);
         std::io::copy(&mut fs::File::open(image.base())?, &mut to)?;
@@ -139,7 +149,7 @@ impl Guest {
         let mut last = None;
         for _ in 0..3 {
             let ports = free_ports(usize::from(PORTS) + 1)?;
-            match Self::start(image, &initrd, &settings, &console, ports, token.clone()) {
+            match Self::start(image, &initrd, &settings, &console, ports, token.clone(), machine) {
                 Ok(guest) => return Ok(guest),
                 Err(why) if why.to_string().contains("host forwarding") => last = Some(why),
                 Err(why) => return Err(why),
@@ -155,6 +165,7 @@ impl Guest {
         console: &Path,
         mut forwarded: Vec<u16>,
         token: String,
+        machine: Machine,
     ) -> Result<Self> {
         let (accelerator, began) = (accelerator(), Instant::now());
         let agent = forwarded.pop().context("a port for the agent")?;
@@ -166,7 +177,8 @@ impl Guest {
         let _ = fs::remove_file(console);
         let mut qemu = Command::new("qemu-system-x86_64");
         qemu.arg("-machine").arg(format!("q35,accel={accelerator}"));
-        qemu.args(["-cpu", if accelerator == "kvm" { "host" } else { "max" }, "-m", "512", "-smp", "1"]);
+        qemu.args(["-cpu", if accelerator == "kvm" { "host" } else { "max" }, "-m"]);
+        qemu.arg(machine.memory_mib.to_string()).arg("-smp").arg(machine.processors.to_string());
         qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         qemu.arg("-serial").arg(format!("file:{}", quoted(&console.to_owned())));
         qemu.arg("-kernel").arg(image.kernel()).arg("-initrd").arg(initrd);

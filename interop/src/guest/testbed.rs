@@ -3,7 +3,7 @@
 use super::archive::Entry;
 use super::capture::{Capture, Direction, Judgement};
 use super::image::Image;
-use super::{Guest, Job, Port, tail};
+use super::{Guest, Job, Machine, Port, tail};
 use crate::case::Verdict;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -16,8 +16,8 @@ use xtask::packages::is_root;
 use xtask::workspace::{Workspace, run};
 
 /// Our own files in the guest.
-const INIT: &[u8] = include_bytes!("../../files/init");
-const AGENT: &[u8] = include_bytes!("../../files/agent");
+pub(crate) const INIT: &[u8] = include_bytes!("../../files/init");
+pub(crate) const AGENT: &[u8] = include_bytes!("../../files/agent");
 /// How long one of our programs may run.
 pub(crate) const OURS: Duration = Duration::from_secs(120);
 
@@ -92,7 +92,8 @@ impl Testbed {
             Entry::program("agent", AGENT),
             Entry::program("bin/peer", &fs::read(&peer)?),
         ];
-        let guest = Guest::boot(&image, &own, &run_folder)?;
+        let machine = Machine { memory_mib: 512, processors: 1 };
+        let guest = Guest::boot(&image, &own, &run_folder, machine)?;
         println!("interop: the guest booted in {:.1} s ({})", guest.boot.as_secs_f64(), guest.accelerator);
         let ours = workspace.target().join("debug/examples");
         Ok(Self { guest, folder: run_folder, ours, siw: Siw::default(), case: "", step: 0 })

@@ -190,7 +190,7 @@ pub(crate) fn ibv_query_port(
 /// The GID at this index.
 pub(crate) fn gid(context: Held<Context>, port: u32, index: u32) -> Answer<ibv_gid> {
     check_port(port)?;
-    context.engine.gids.get(index as usize).copied().ok_or_else(|| {
+    context.engine.gid_at(index as usize).ok_or_else(|| {
         let count = context.engine.gids.len();
         errno!(INVAL, "index is {index}, but the GID table has {count} entries (ibv_port_attr.gid_tbl_len)")
     })
@@ -248,6 +248,12 @@ pub(crate) fn _ibv_query_gid_ex(
 ) -> Answer {
     let context = context.lookup()?;
     let gid = gid(context, port_num, gid_index)?;
+    if gid == ibv_gid::default() {
+        return Err(errno!(
+            NODATA,
+            "GID {gid_index} has vanished: the port has lost this address (IBV_EVENT_GID_CHANGE)"
+        ));
+    }
     if flags != 0 || entry_size == 0 {
         return Err(errno!(
             INVAL,
@@ -284,11 +290,18 @@ pub(crate) fn _ibv_query_gid_table(
         let place: *mut u8 =
             std::ptr::with_exposed_provenance_mut(entries.required_or(|| missing("entries"))?.addr());
         let interface = interface_of(context)?;
-        for (index, gid) in (0_u32..).zip(gids) {
-            let at = place.wrapping_add((index as usize).wrapping_mul(entry_size));
-            copy_truncated(&entry(*gid, index, interface), size_of::<ibv_gid_entry>(), at, entry_size)?;
+        let there = (0..gids.len()).filter_map(|index| Some((index, context.engine.gid_at(index)?)));
+        let there: Vec<_> = there.filter(|(_, gid)| *gid != ibv_gid::default()).collect();
+        for (at, (index, gid)) in there.iter().enumerate() {
+            let at = place.wrapping_add(at.wrapping_mul(entry_size));
+            copy_truncated(
+                &entry(*gid, *index as u32, interface),
+                size_of::<ibv_gid_entry>(),
+                at,
+                entry_size,
+            )?;
         }
-        Ok(gids.len() as isize)
+        Ok(there.len() as isize)
     };
     table().unwrap_or_else(|why: Errno| {
         why.report("ibv_query_gid_table");

@@ -73,10 +73,7 @@ fn deliver(event: &PendingAsyncEvent) -> Option<ibv_async_event> {
             };
             (ibv_async_element { qp: qp.cast() }, kind)
         }
-        PendingAsyncEvent::Port { is_active, port } => {
-            let kind = if *is_active { n::IBV_EVENT_PORT_ACTIVE } else { n::IBV_EVENT_PORT_ERR };
-            (ibv_async_element { port_num: c_int::from(*port) }, kind)
-        }
+        PendingAsyncEvent::Port { kind, port } => (ibv_async_element { port_num: c_int::from(*port) }, *kind),
         PendingAsyncEvent::Device => (ibv_async_element { port_num: 0 }, n::IBV_EVENT_DEVICE_FATAL),
         PendingAsyncEvent::Srq(srq) => {
             srq.lookup().ok()?.events.deliver();

@@ -1,4 +1,5 @@
 //! The NIC `hw` with our own library as its libibverbs and librdmacm: the card that is always there.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -8,6 +9,7 @@ use nic_hw::HwConfig;
 
 #[path = "../common/mod.rs"]
 pub(crate) mod common;
+pub(crate) mod ends;
 
 /// A test, and why the card fails it.
 pub(crate) type Difference = (&'static str, &'static str);

@@ -259,20 +259,13 @@ impl Nic {
     /// Registers memory of the program, or of this library, for peers' reads, writes and atomics. The caller keeps it mapped until
     /// the region is dropped.
     pub(crate) fn expose(&self, address: usize, len: usize) -> Result<Mr> {
-        register(self.shared.pd(), (address, len), self.all_rights(), Arc::new(()))
+        register(self.shared.pd(), (address, len), self.device.attr().all_access(), Arc::new(()))
     }
 
     /// Allocates memory of this NIC, registered as by [`Nic::expose`]; `None` if peers cannot map it, or there is not enough.
     pub(crate) fn mapped(&self, len: usize) -> Option<Mr> {
         let memory = self.maps_peers().then(|| self.device.alloc_dm(len).ok())??;
-        self.shared.pd().reg_mr(&memory, self.all_rights()).ok()
-    }
-
-    fn all_rights(&self) -> Access {
-        match self.device.attr().atomic_cap {
-            AtomicCap::None => Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE,
-            _ => Access::ALL,
-        }
+        self.shared.pd().reg_mr(&memory, self.device.attr().all_access()).ok()
     }
 
     /// Whether peers can change words of this process's memory by atomics.

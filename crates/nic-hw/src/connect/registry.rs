@@ -4,6 +4,7 @@
 //! it: destroying waits until the device's thread has acknowledged an event, and the thread needs no lock for that.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -212,6 +213,35 @@ impl Registry {
         // Before the lock is released: the owner of the queue pair destroys it with its own reference.
         drop(pair);
         is_new
+    }
+
+    /// Moves connected queue pairs whose own address is meant to the error state, for this cause; their connections end now.
+    /// Returns their numbers.
+    pub(crate) fn fail_connected(
+        &self,
+        now: Time,
+        cause: &'static str,
+        is_meant: impl Fn(IpAddr) -> bool,
+    ) -> Vec<u32> {
+        let mut entries = self.lock();
+        let mut failed = Vec::new();
+        for entry in entries.by_number.values_mut() {
+            let Entry::Conn(conn) = entry else { continue };
+            if conn.pair.state() == QpState::ReadyToSend && is_meant(conn.id.local().ip()) {
+                conn.pair.set_cause(cause);
+                conn.pair.set_state(QpState::Error);
+                conn.deadline = now;
+                failed.push(conn.pair.hw.number);
+            }
+        }
+        failed
+    }
+
+    /// Records why a queue pair has failed.
+    pub(crate) fn set_cause(&self, qp_num: u32, cause: &'static str) {
+        if let Some(pair) = self.lock().pairs.get(&qp_num) {
+            pair.set_cause(cause);
+        }
     }
 
     /// The numbers of all queue pairs.

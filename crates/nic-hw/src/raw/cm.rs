@@ -243,12 +243,18 @@ impl CmId {
         check(unsafe { (self.functions().rdma_listen)(self.at.as_ptr(), backlog) })
     }
 
-    /// Starts to find the card and the address of the peer; an event follows.
-    pub(crate) fn resolve_addr(&self, peer: SocketAddr, timeout_ms: i32) -> io::Result<()> {
-        let mut peer = CAddr::new(peer);
+    /// Starts to find the card and the address of the peer, from `own` or from any address; an event follows.
+    pub(crate) fn resolve_addr(
+        &self,
+        own: Option<SocketAddr>,
+        peer: SocketAddr,
+        timeout_ms: i32,
+    ) -> io::Result<()> {
+        let (mut own, mut peer) = (own.map(CAddr::new), CAddr::new(peer));
+        let own = own.as_mut().map_or(null_mut(), CAddr::as_mut_ptr);
         let resolve = self.functions().rdma_resolve_addr;
         // SAFETY: as in `bind`.
-        check(unsafe { resolve(self.at.as_ptr(), null_mut(), peer.as_mut_ptr(), timeout_ms) })
+        check(unsafe { resolve(self.at.as_ptr(), own, peer.as_mut_ptr(), timeout_ms) })
     }
 
     /// Starts to find the path to the peer; an event follows.

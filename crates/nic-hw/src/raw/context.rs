@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char};
 use std::io;
 use std::mem::MaybeUninit;
+use std::net::Ipv6Addr;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -31,8 +32,26 @@ pub(crate) struct CardName {
 pub(crate) struct HwEvent {
     /// `IBV_EVENT_...`.
     pub(crate) kind: u32,
-    /// The number of the queue pair, completion queue or shared receive queue; 0 for events of the card.
+    /// The number of the queue pair, completion queue, shared receive queue or port; 0 for events of the card.
     pub(crate) object: u32,
+}
+
+/// An entry of a port's GID table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HwGid {
+    pub(crate) gid: Ipv6Addr,
+    /// `IBV_GID_TYPE_...`; `None` if the library cannot say it.
+    pub(crate) kind: Option<u32>,
+    /// The number of its network interface; 0 if it has none.
+    pub(crate) interface: u32,
+}
+
+impl HwGid {
+    /// `None` for an empty entry.
+    fn new(gid: ibv_gid, kind: Option<u32>, interface: u32) -> Option<Self> {
+        let gid = Ipv6Addr::from(gid.raw);
+        (!gid.is_unspecified()).then_some(Self { gid, kind, interface })
+    }
 }
 
 /// An opened card.
@@ -176,6 +195,26 @@ impl Context {
         })
     }
 
+    /// The entry of the GID table of a port at this index; `None` if it is empty or there is none.
+    pub(crate) fn gid(&self, port: u8, index: u8) -> Option<HwGid> {
+        if let Some(query) = self.calls.query_gid_ex {
+            let mut entry = MaybeUninit::<ibv_gid_entry>::zeroed();
+            let (port, index, size) = (port.into(), index.into(), size_of::<ibv_gid_entry>());
+            // SAFETY: the function fills the entry in, of the size that it is given; zeros are valid.
+            let entry = unsafe {
+                check(query(self.as_ptr(), port, index, entry.as_mut_ptr(), 0, size))
+                    .map(|()| entry.assume_init())
+            };
+            let entry = entry.ok()?;
+            return HwGid::new(entry.gid, Some(entry.gid_type), entry.ndev_ifindex);
+        }
+        let mut gid = ibv_gid::default();
+        // SAFETY: the function fills the GID in.
+        check(unsafe { (self.calls.verbs.ibv_query_gid)(self.as_ptr(), port, index.into(), &raw mut gid) })
+            .ok()?;
+        HwGid::new(gid, None, 0)
+    }
+
     /// The descriptor that is readable while an asynchronous event is pending.
     pub(crate) fn async_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the context keeps its descriptor open, and the borrow lasts no longer than the context.
@@ -200,6 +239,9 @@ impl Context {
                 | n::IBV_EVENT_COMM_EST
                 | n::IBV_EVENT_QP_LAST_WQE_REACHED => (*event.element.qp).qp_num as usize,
                 n::IBV_EVENT_SRQ_LIMIT_REACHED => (*event.element.srq).srq_context.addr(),
+                n::IBV_EVENT_PORT_ERR | n::IBV_EVENT_PORT_ACTIVE | n::IBV_EVENT_GID_CHANGE => {
+                    event.element.port_num as usize
+                }
                 _ => 0,
             };
             (self.calls.verbs.ibv_ack_async_event)(&raw mut event);

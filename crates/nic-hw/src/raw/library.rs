@@ -48,6 +48,7 @@ functions! {
         ibv_close_device(*mut ibv_context) -> c_int;
         ibv_query_device(*mut ibv_context, *mut ibv_device_attr) -> c_int;
         ibv_query_port(*mut ibv_context, u8, *mut ibv_port_attr) -> c_int;
+        ibv_query_gid(*mut ibv_context, u8, c_int, *mut ibv_gid) -> c_int;
         ibv_get_async_event(*mut ibv_context, *mut ibv_async_event) -> c_int;
         ibv_ack_async_event(*mut ibv_async_event);
         ibv_alloc_pd(*mut ibv_context) -> *mut ibv_pd;
@@ -93,10 +94,15 @@ functions! {
     }
 }
 
+/// `_ibv_query_gid_ex`, behind the inline function `ibv_query_gid_ex`; rdma-core has it since version 33.
+type QueryGidEx = unsafe extern "C" fn(*mut ibv_context, u32, u32, *mut ibv_gid_entry, u32, usize) -> c_int;
+
 /// Both libraries. They stay loaded until the process ends, as providers leave threads and handlers behind.
 pub(crate) struct Library {
     pub(crate) verbs: VerbsFunctions,
     pub(crate) cm: CmFunctions,
+    /// Reads an entry of the GID table with its type and interface; `None` if the library is too old.
+    pub(crate) query_gid_ex: Option<QueryGidEx>,
     /// The file of libibverbs.
     pub(crate) file: PathBuf,
     /// Whether it is our own library, whose devices are software.
@@ -134,7 +140,13 @@ impl Library {
         }
         let cm = Loaded::open(&cm)?;
         let functions = (VerbsFunctions::find(&verbs)?, CmFunctions::find(&cm)?);
-        let library = Box::leak(Box::new(Self { verbs: functions.0, cm: functions.1, file, is_own }));
+        let query_gid_ex = verbs.symbol("_ibv_query_gid_ex").ok().map(|address| {
+            // SAFETY: as in `functions!`. Test: `chosen_gid_is_the_address_of_connections` in
+            // crates/abi-verbs/tests/hw_on_shm.rs.
+            unsafe { std::mem::transmute::<*mut c_void, QueryGidEx>(address) }
+        });
+        let (verbs, cm) = functions;
+        let library = Box::leak(Box::new(Self { verbs, cm, query_gid_ex, file, is_own }));
         loaded.push((place.map(Path::to_owned), library));
         Ok(library)
     }

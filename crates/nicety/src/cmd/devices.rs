@@ -34,8 +34,9 @@ struct ListedDevice {
     limits: Vec<Limit>,
 }
 
+/// A limit or property of a device.
 #[derive(Serialize)]
-struct Limit {
+pub(crate) struct Limit {
     name: &'static str,
     #[serde(skip)]
     about: &'static str,
@@ -121,7 +122,7 @@ fn open_and_describe(entry: DeviceInfo) -> ListedDevice {
 }
 
 /// The limits of a device, in the order in which they are shown.
-fn limits(attr: &DeviceAttr) -> Vec<Limit> {
+pub(crate) fn limits(attr: &DeviceAttr) -> Vec<Limit> {
     let count = |name, about, n: u64| Limit { name, about, value: n.into(), text: n.to_string() };
     let bytes = |name, about, n: u64| Limit { name, about, value: n.into(), text: Bytes(n).to_string() };
     let words = |name, about, text: &str| Limit { name, about, value: text.into(), text: text.to_owned() };

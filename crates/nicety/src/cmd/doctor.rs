@@ -1,4 +1,4 @@
-//! `nicety doctor`: prints the checks of this machine as text or JSON.
+//! `nicety doctor`: prints the checks of this machine as text or JSON, and writes the report of its cards.
 
 use std::fmt::Write as _;
 
@@ -6,9 +6,11 @@ use report::number::plural;
 use serde::Serialize;
 
 use crate::args::{DoctorArgs, DoctorTopic};
-use crate::doctor::{Check, Severity, System, examine, examine_cards};
-use crate::error::{FAILED, OK, Outcome};
-use crate::term::{Paint, Stream, wrap};
+use crate::cmd::devices::limits;
+use crate::doctor::{Check, ReportedCard, Severity, System, describe_cards, examine, examine_cards};
+use crate::error::{FAILED, Failure, OK, Outcome};
+use crate::output::{self, Wanted};
+use crate::term::{Paint, Stream, json, wrap};
 
 /// Type and version of the JSON.
 const SCHEMA: &str = "nicety-doctor/1";
@@ -27,10 +29,18 @@ struct Document<'a> {
 /// # Errors
 /// Output that cannot be written.
 pub(crate) fn run(args: &DoctorArgs) -> Outcome {
+    let report = args.report.as_ref().map(|target| Wanted { option: "--report", target });
+    if report.is_some() && args.topic.is_none() {
+        return Err(Failure::usage("--report describes real cards; write nicety doctor hw --report FILE"));
+    }
+    output::check(report.as_slice())?;
     let checks = match args.topic {
         None => examine(&System::real()),
         Some(DoctorTopic::Hw) => examine_cards(&System::real(), &listed_cards()),
     };
+    if let Some(wanted) = report {
+        return write_report(wanted, &checks);
+    }
     let worst = checks.iter().map(|check| check.state).max().unwrap_or(Severity::Ok);
     if args.json {
         let nicety_version = env!("CARGO_PKG_VERSION");
@@ -49,6 +59,24 @@ fn listed_cards() -> Result<Vec<String>, String> {
         format!("hw:{}: {ports}", card.name)
     });
     Ok(words.collect())
+}
+
+/// Writes what describes the cards of this machine.
+fn write_report(wanted: Wanted<'_>, checks: &[Check]) -> Outcome {
+    let card = |card: fabric::CardInfo| {
+        let opened = fabric::attr(&format!("hw:{}", card.name)).map_err(|why| why.to_string());
+        ReportedCard { name: card.name, opened: opened.map(|attr| (limits(&attr), attr.notes)) }
+    };
+    // Why none is listed is a check.
+    let cards = fabric::cards().unwrap_or_default().into_iter().map(card).collect();
+    output::write(wanted, &json(&describe_cards(&System::real(), checks, cards))?)?;
+    if let Some(file) = wanted.target.file() {
+        let file = file.display();
+        Stream::Out.print(&format!(
+            "{file} describes the cards of this machine without names, addresses and serial numbers.\n"
+        ))?;
+    }
+    Ok(OK)
 }
 
 fn render(checks: &[Check], width: usize, colour: bool) -> String {

@@ -3,6 +3,7 @@
 //! A check warns only about what the user can change or must know to interpret the numbers; everything else is part of `found`.
 
 mod card;
+mod card_report;
 mod check;
 mod clock;
 mod copies;
@@ -13,12 +14,14 @@ mod load;
 mod memory;
 pub(crate) mod network;
 mod noise;
+mod redact;
 mod system;
 
 use std::time::Duration;
 
 use noise::ThrottleCounters;
 
+pub(crate) use card_report::{ReportedCard, describe as describe_cards};
 pub(crate) use check::{Check, Severity};
 pub(crate) use system::System;
 

@@ -32,3 +32,21 @@ fn text_has_a_line_for_each_check_and_a_verdict() {
     }
     assert!(!ended.out.contains('\x1b'), "no colour in a pipe");
 }
+
+/// Goal: a report of cards can be sent to others.
+#[test]
+fn report_of_cards_does_not_name_this_machine() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("card.json");
+    let ended = nicety(["doctor", "hw", "--report", file.to_str().expect("a path")]);
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    let text = std::fs::read_to_string(&file).expect("the report");
+    let document = json(&text);
+    assert_eq!(document["schema"], "nicety-card-report/1");
+    assert!(document["checks"].as_array().is_some_and(|checks| checks.len() >= 3), "{text}");
+    assert!(document["cards"].is_array(), "{text}");
+    let is_word = |word: &str| text.split(|c: char| !c.is_alphanumeric() && c != '-').any(|own| own == word);
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    assert!(!is_word(&name), "{name}: {text}");
+    nicety(["doctor", "--report", "-"]).is_error(2, "nicety doctor hw --report FILE");
+}

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 use verbs::host::Time;
 use verbs::{
-    Access, Buf, Cm, CmEvent, CompChannel, ConnParam, Cq, Device, Listener, Mr, Pd, Qp, QpCap, QpInit,
-    RecvWr, RemoteAddr, SendWr, Sge, Wc,
+    Buf, Cm, CmEvent, CompChannel, ConnParam, Cq, Device, Listener, Mr, Pd, Qp, QpCap, QpInit, RecvWr,
+    RemoteAddr, SendWr, Sge, Wc,
 };
 
 use super::contract::level;
@@ -267,7 +267,7 @@ fn register_at(kind: &str, pd: &Pd, offset: usize, len: usize) -> Result<Mr, Fau
         other => return Err(Fault::Meaningless(format!("memory in {other}, only in host or nic"))),
     };
     let buf = if offset > 0 { buf.slice(offset..offset + len)? } else { buf };
-    Ok(pd.reg_mr(&buf, Access::ALL)?)
+    Ok(pd.reg_mr(&buf, pd.device().attr().all_access())?)
 }
 
 /// Sends the address of `mine` to the other side, and receives the other's.

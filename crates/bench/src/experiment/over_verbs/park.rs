@@ -5,7 +5,7 @@
 
 use results::variant::{Variant, factor, variant};
 use verbs::host::Time;
-use verbs::{Access, Buf, Mr, RecvWr, SendOp, SendWr, Sge};
+use verbs::{Buf, Mr, RecvWr, SendOp, SendWr, Sge};
 
 use crate::experiment::harness::edge::Edge;
 use crate::experiment::harness::endpoint::{Depth, Endpoint, check, join};
@@ -59,7 +59,7 @@ impl Experiment for Park {
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
         let pd = session.device.alloc_pd()?;
-        let token = pd.reg_mr(&Buf::alloc(TOKEN as usize)?, Access::ALL)?;
+        let token = pd.reg_mr(&Buf::alloc(TOKEN as usize)?, pd.device().attr().all_access())?;
         let sges = [token.sge(0, TOKEN)];
         let depth = Depth::new(2 * SIGNAL as u32, RECEIVES);
         let mut links = Endpoint::several(&pd, depth, 2)?;

@@ -4,7 +4,7 @@
 
 use results::variant::{Variant, factor, variant};
 use verbs::host::{Host, Span};
-use verbs::{Access, Buf, Mr, Pd};
+use verbs::{Buf, Mr, Pd};
 
 use crate::experiment::harness::timing::sample_spans;
 use crate::experiment::harness::variants::with;
@@ -99,7 +99,7 @@ impl Regions {
     fn run(&mut self, host: &Host, count: u64) -> Result<Span, Fault> {
         let began = host.now();
         for _ in 0..count {
-            self.regions.push(self.pd.reg_mr(&self.buf, Access::ALL)?);
+            self.regions.push(self.pd.reg_mr(&self.buf, self.pd.device().attr().all_access())?);
         }
         let between = host.now();
         self.regions.drain(..).try_for_each(Mr::dereg)?;
@@ -134,7 +134,7 @@ impl Side for Regions {
     }
 
     fn verify(&mut self, _session: &mut Session<'_>) -> Result<(), Fault> {
-        let region = self.pd.reg_mr(&self.buf, Access::ALL)?;
+        let region = self.pd.reg_mr(&self.buf, self.pd.device().attr().all_access())?;
         let (addr, expected) = (region.addr(), self.buf.addr());
         region.dereg()?;
         if addr == expected { Ok(()) } else { Err(Fault::Corrupt(format!("{addr:#x} was registered"))) }

@@ -5,8 +5,8 @@
 
 use verbs::host::{Span, Time};
 use verbs::{
-    Access, Cm, CompChannel, ConnParam, Cq, Listener, Mr, Pd, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendOp,
-    SendWr, Srq, SrqInit, Wc,
+    Cm, CompChannel, ConnParam, Cq, Listener, Mr, Pd, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendOp, SendWr,
+    Srq, SrqInit, Wc,
 };
 
 use crate::experiment::harness::contract::level;
@@ -288,7 +288,7 @@ impl Crowd {
                 self.post(self.qp(), SendOp::SendInv(key), deadline)?;
                 continue;
             }
-            let region = self.pd.reg_mr(self.mine.buf(), Access::ALL)?;
+            let region = self.pd.reg_mr(self.mine.buf(), self.pd.device().attr().all_access())?;
             self.post(self.qp(), SendOp::SendImm(region.rkey()), deadline)?;
             if self.receive(deadline)?.invalidated != Some(region.rkey()) {
                 return Err(Fault::Corrupt("a key was not invalidated".into()));
@@ -378,7 +378,7 @@ impl Crowd {
             }
             Op::Register => {
                 return self.calls(s, deadline, count, || {
-                    Ok(self.pd.reg_mr(self.mine.buf(), Access::ALL)?.dereg()?)
+                    Ok(self.pd.reg_mr(self.mine.buf(), self.pd.device().attr().all_access())?.dereg()?)
                 });
             }
             Op::Empty => {
