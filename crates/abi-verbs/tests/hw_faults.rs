@@ -37,8 +37,10 @@ fn inject(event: &str) {
 /// Two connected ends on two opened cards.
 fn pair(config: &HwConfig) -> (End, End) {
     let host = host::real::host();
-    let open = || End::new(&nic_hw::open(&host, config).expect("a card"));
-    let (a, b) = (open(), open());
+    let open = |config: &HwConfig| End::new(&nic_hw::open(&host, config).expect("a card"));
+    // The end that gives the port up first decides what the other one sees: it is always `a`.
+    let patient = HwConfig { patience: host::Span::from_secs(3600), ..config.clone() };
+    let (a, b) = (open(config), open(&patient));
     connect(&a, &b, CARD.addr.parse().expect("an address"));
     (a, b)
 }
@@ -50,14 +52,15 @@ fn exchange(a: &End, b: &End) {
     assert!(a.completion().is_ok_and(|wc| wc.is_ok()) && b.completion().is_ok_and(|wc| wc.is_ok()));
 }
 
-/// Both ends get the event, then the failure of their queue pair with these words, and the end of the connection; a thread
+/// Both ends get the event and the end of the connection, and `a` the failure of its queue pair with these words; a thread
 /// that waits for a receive is woken.
 fn ends_with(a: &End, b: &End, event: &str, reported: &AsyncEvent, words: &[&str]) {
-    b.post_recv(7);
+    a.post_recv(7);
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| b.completion());
+        let waiter = scope.spawn(|| a.completion());
         inject(event);
-        for end in [a, b] {
+        assert_eq!(b.async_event(), *reported);
+        for end in [a] {
             assert_eq!(end.async_event(), *reported);
             let AsyncEvent::QpFatal { qp_num, why } = end.async_event() else { panic!("expected QpFatal") };
             assert_eq!(qp_num, end.qp.num());
@@ -66,6 +69,7 @@ fn ends_with(a: &End, b: &End, event: &str, reported: &AsyncEvent, words: &[&str
             assert_eq!(end.qp.state(), QpState::Error);
             assert_eq!(end.qp.failure().as_deref(), Some(why));
         }
+        b.until_disconnected();
         match waiter.join().expect("no panic") {
             Ok(wc) => assert_eq!((wc.wr_id, wc.status), (7, WcStatus::WrFlushErr)),
             Err(why) => assert!(matches!(why, Error::DeviceGone { .. }), "{why}"),
