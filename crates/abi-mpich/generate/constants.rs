@@ -95,7 +95,7 @@ impl Section {
         )
     }
 
-    /// A choice, or a number with special values. Other values in a program's arguments become one that every call refuses, except
+    /// A choice, or a number with special values. Other arguments become a value which every call refuses, except
     /// numbers that are not negative.
     fn numbers(&self) -> String {
         let kind = if self.name == "displacement" { "i64" } else { "i32" };
@@ -104,7 +104,7 @@ impl Section {
         self.module(kind, [if self.kind == "number" { &with_numbers } else { &refused }, "_ => value"])
     }
 
-    /// Bits: unknown ones become one that every call refuses.
+    /// Bits: unknown bits become a value which every call refuses.
     fn bits(&self) -> String {
         let known: i64 = self.constants.iter().map(|(_, mpich, _)| mpich).sum();
         let pairs = self.arms(|mpich, standard| format!("({mpich}, {standard}), "));
@@ -131,7 +131,7 @@ impl Section {
         )
     }
 
-    /// Predefined handles: a fast way for those that programs use most, and all.
+    /// Predefined handles: a fast way for frequent handles, and all.
     fn handles(&self) -> String {
         let name = self.name.to_lowercase();
         let into = self.arms(|mpich, standard| format!("{} => Some({standard}), ", mpich as u32 as i32));

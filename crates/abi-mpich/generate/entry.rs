@@ -133,7 +133,7 @@ fn entry(function: &Function, constants: &Constants) -> String {
     if !function.has("hot") {
         return format!("entry! {{ P{name} \"{name}\" ({list}) -> {returned} {{\n{body}\n}} }}\n");
     }
-    // The usual path of these, with frequent handles only, calls nothing else, so that it saves no registers.
+    // Their usual path, with frequent handles only, calls nothing else, and so saves no registers.
     let names: Vec<&str> = function.arguments.iter().map(|one| one.name.as_str()).collect();
     let names = names.join(", ");
     let handles = function.arguments.iter().filter(|one| one.shape == Shape::Value);

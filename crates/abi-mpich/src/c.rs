@@ -63,7 +63,9 @@ fn load() -> &'static Functions {
     FUNCTIONS.get_or_init(|| {
         Library::load().and_then(|library| Functions::find(&library)).unwrap_or_else(|why| {
             // The program has called MPI, so that there is nothing to return to.
-            eprintln!("nicety: libmpi.so.12 needs libmpi_abi.so.1: {why}; install both, or build abi-mpi");
+            host::real::remark(format_args!(
+                "libmpi.so.12 needs libmpi_abi.so.1: {why}; install both, or build abi-mpi"
+            ));
             std::process::abort()
         })
     })
@@ -80,7 +82,7 @@ pub(crate) fn call<const COUNT: usize>(function: usize, arguments: [usize; COUNT
     type Function = extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> i32;
     let mut words = [0; ARGUMENTS_MAX];
     words[..COUNT].copy_from_slice(&arguments);
-    // SAFETY: the program has passed the function for this use, in which it takes `COUNT` words, all in registers. One that returns nothing
+    // SAFETY: the program has passed the function for this use, which takes `COUNT` words, all in registers. One that returns nothing
     // leaves a number, which its caller ignores. Test: `programs_run` of callbacks.c.
     let function = unsafe { std::mem::transmute::<usize, Function>(function) };
     let [a, b, c, d, e, f] = words;

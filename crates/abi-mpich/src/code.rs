@@ -1,6 +1,6 @@
 //! Error codes.
 //!
-//! A code of our library is a class in six bits and the number of a text, or one that the program has added, above the last predefined
+//! A code of our library is a class in six bits and the number of a text, or a code of the program, above the last predefined
 //! code. In MPICH's ABI a class has eight bits here, which the number of the text follows; added ones have the bit [`ADDED`].
 
 use crate::conversion;

@@ -1,4 +1,4 @@
-//! MPICH's own functions, `MPIX_`: those with a successor in the standard, those that can be answered, and errors for the rest.
+//! MPICH's own functions, `MPIX_`: functions with a successor in the standard, functions with a constant answer, and errors for the rest.
 
 use std::sync::OnceLock;
 

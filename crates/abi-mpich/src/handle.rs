@@ -8,17 +8,17 @@ use crate::{arg, c, conversion};
 /// Where a program's handles begin, as integers.
 const OWN: i32 = 0x9000_0000_u32 as i32;
 const OWN_REQUESTS: i32 = 0;
-/// The lower bound of handles that are not predefined, in the standard ABI, and the integers of these.
+/// Predefined handles of the standard ABI, and their integers, are below this number.
 const PREDEFINED: usize = 0x1000;
 /// A handle that no call accepts.
 const INVALID: usize = usize::MAX;
 
 /// MPICH's `MPI_REAL2`, and the standard's. constants.txt has the value of MPICH's own `MPIX_C_FLOAT16` for it, which has the same format
-/// and is the one that programs in C know: calls return that.
+/// and is known to programs in C: calls return it.
 const REAL2_OF_MPICH: i32 = 0x4c00_0226;
 const REAL2: usize = 0x2ca;
 
-/// The standard's handle for one that is not predefined.
+/// The standard's handle for a program's own object.
 fn own_to_standard(handle: i32, own: i32, from_integer: impl FnOnce(i32) -> usize) -> usize {
     let integer = handle.wrapping_sub(own);
     if integer >= PREDEFINED as i32 {
@@ -99,7 +99,7 @@ macro_rules! handles {
                     self.0.address()
                 }
 
-                /// Stores the handles that a call has made predefined ones: those of requests that have ended.
+                /// Stores the handles that a call has made predefined: handles of requests that have ended.
                 pub(crate) fn put_ended(&mut self, array: usize) {
                     let ended = self.0.all().iter().enumerate().filter(|(_, handle)| **handle < PREDEFINED);
                     ended.for_each(|(at, handle)| arg::write(array, at, to_mpich(*handle)));
@@ -133,7 +133,7 @@ handles! {
     win OWN MPI_Win_fromint MPI_Win_toint;
 }
 
-/// Files, of which only `MPI_FILE_NULL` differs.
+/// Files: only `MPI_FILE_NULL` differs.
 pub(crate) mod file {
     use crate::arg;
 
@@ -146,7 +146,7 @@ pub(crate) mod file {
         if file == NULL_OF_MPICH { NULL } else { file }
     }
 
-    /// MPICH's handle.
+    /// The file's handle in MPICH's ABI.
     pub(crate) fn to_mpich(file: usize) -> usize {
         if file == NULL { NULL_OF_MPICH } else { file }
     }
@@ -183,7 +183,7 @@ mod tests {
         }
         assert_eq!((request::to_standard(0x2c00_0000), request::to_mpich(0x180)), (0x180, 0x2c00_0000));
         assert_eq!([0x4c00_0246, REAL2_OF_MPICH].map(datatype::to_standard), [REAL2; 2]);
-        // A request that has completed at once keeps its handle.
+        // A request that has completed immediately keeps its handle.
         assert_eq!((request::to_standard(0x181), request::to_mpich(0x181)), (0x181, 0x181));
         assert_eq!((file::to_standard(0), file::to_mpich(0x118), file::to_standard(5)), (0x118, 0, 5));
     }

@@ -15,7 +15,7 @@ macro_rules! places {
     )*};
 }
 
-/// Storage of which only the addresses count.
+/// Storage: only the addresses count.
 static IGNORED: [Words; 2] = [const { [const { AtomicI32::new(0) }; WORDS] }; 2];
 
 places! {

@@ -50,7 +50,7 @@ entry! { PMPI_Type_struct "MPI_Type_struct"
     crate::types::PMPI_Type_create_struct(count, lengths, displacements, types, newtype)
 } }
 
-/// Finds the lower bound and the extent of a datatype, and stores what `select` makes of them.
+/// Finds the lower bound and the extent of a datatype, and stores the choice of `select`.
 fn bounds(datatype: i32, into: usize, select: impl FnOnce(i64, i64) -> i64) -> i32 {
     let [mut lower, mut extent] = [0_i64; 2];
     let datatype = handle::datatype::to_standard(datatype);

@@ -29,7 +29,7 @@ pub struct SharedCores {
     pub cores: f64,
     /// Seconds of a round of short messages for each rank that a core has.
     pub turn: f64,
-    /// The same if a rank has 64 KiB or more to send: it keeps its core while it copies. Between, in proportion to the bytes.
+    /// Seconds of such a round in which a rank sends 64 KiB or more, and keeps its core meanwhile. Between, in proportion to the bytes.
     pub long_turn: f64,
     /// Seconds of a core to send and receive a message of any size.
     pub message: f64,

@@ -308,7 +308,7 @@ impl Crew {
     /// Sets the environment of a process.
     fn set_environment(&self, command: &mut Command, start: &ProcessSpec, pmi_fd: i32) {
         OTHER_LAUNCHERS_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
-        let [before, after] = self.library_directories(&start.mpi);
+        let [before, after] = self.mpi_directories(&start.mpi);
         command.envs(start.variables.iter().map(|(name, value)| (name, value)));
         if !before.is_empty() || !after.is_empty() {
             let chosen = self.variable(start, LIBRARY_PATH).filter(|chosen| !chosen.is_empty());
@@ -327,7 +327,7 @@ impl Crew {
     }
 
     /// The directories of MPI libraries before and after the user's own, all before the program's RUNPATH and the default directories.
-    fn library_directories(&self, library: &Library) -> [Vec<PathBuf>; 2] {
+    fn mpi_directories(&self, library: &Library) -> [Vec<PathBuf>; 2] {
         let own = self.own_executable.as_deref().ok().and_then(Path::parent);
         let standard = || own.and_then(install_paths::mpi_directory);
         let mpich = || own.and_then(install_paths::mpich_directory);

@@ -114,7 +114,7 @@ fn link_rate(attr: &ibv_port_attr) -> Option<Rate> {
     Some(Rate(lanes * gigabits * 1e9 / 8.0))
 }
 
-/// Bytes of a packet of InfiniBand besides its data: LRH, BTH, ICRC, VCRC (IBA 5.2).
+/// Bytes of an InfiniBand packet around its data: LRH, BTH, ICRC, VCRC (IBA 5.2).
 const IB_OVERHEAD: u64 = 8 + 12 + 4 + 2;
 /// Bytes of a packet of RoCE v2 on IPv4 besides its data: preamble, Ethernet, IP, UDP, BTH, ICRC, FCS, the gap to the next packet.
 const ROCE_OVERHEAD: u64 = 8 + 14 + 20 + 8 + 12 + 4 + 4 + 12;

@@ -27,7 +27,7 @@ fn append_segment(stream: &mut Vec<u8>, (msn, mo, last): (u32, usize, bool), pay
     stream.resize(begin + padded + 4, 0);
 }
 
-/// Appends a message that is cut into segments of these sizes.
+/// Appends a message in segments of these sizes.
 fn append_message(stream: &mut Vec<u8>, msn: u32, data: &[u8], sizes: &[usize]) {
     let mut mo = 0;
     for (number, size) in sizes.iter().enumerate() {

@@ -234,8 +234,8 @@ fn false_fragments_end_the_connection() {
     }
 }
 
-/// Goal: fragments get to the receive of their message, posted before or after any of them, and no byte behind it changes; other
-/// messages may come between. Method: over shared memory, a message of four parts, one of them empty, and a receive after each.
+/// Goal: fragments get to the receive of their message, posted before or after any fragment, and no byte behind it changes; other
+/// messages may come between. Method: over shared memory, a message of four parts, one part empty, and a receive after each.
 #[test]
 fn fragments_match_receives_posted_before_and_after_each() {
     let data: Vec<u8> = (0..300_u32).map(|at| at as u8).collect();

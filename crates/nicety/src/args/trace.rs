@@ -16,7 +16,7 @@ pub(crate) struct RecordArgs {
     /// Size of the ring of latest records in the file
     #[arg(long, value_name = "SIZE", default_value = "16M", requires = "trace")]
     pub(crate) trace_size: Bytes,
-    /// Capture what goes over iwarp in a file for Wireshark; a trace of any device can become one, too (nicety trace --pcap)
+    /// Capture the traffic of iwarp in a file for Wireshark; a trace of any device can become one, too (nicety trace --pcap)
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
     /// Count objects, requests and bytes for `nicety top`, without a file
