@@ -7,9 +7,9 @@
 //! | what | MPICH's ABI | how it is converted |
 //! |---|---|---|
 //! | handles | integers; files are addresses | predefined ones by a table; others are the integers of `MPI_*_toint`, from 0x90000000 on |
-//! | statuses | 20 bytes | by their fields ([`status`]) |
+//! | statuses | 20 bytes | by their fields (`status`) |
 //! | constants | other values | tables from constants.txt, where words.txt says so |
-//! | functions of the program | get MPICH's handles and codes | records and trampolines ([`records`], [`callbacks`], [`attributes`]) |
+//! | functions of the program | get MPICH's handles and codes | records and trampolines (`records`, `callbacks`, `attributes`) |
 //!
 //! The build script generates the entry points from the prototypes of abi-mpi, from words.txt, and from the words of mpi-fortran.
 //!
