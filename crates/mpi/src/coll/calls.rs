@@ -99,7 +99,7 @@ impl Comm {
                 let hosts = task.hosts.iter().max().map_or(1, |last| last + 1);
                 let case =
                     Case { kind, size, bytes, commutative, equal_blocks, segment: 0, shared: 0, hosts };
-                let choice = self.core().tuning().choose(case);
+                let choice = self.core().tuning().choose(case, || self.is_of_own_job());
                 task.segment = choice.segment;
                 let none = || Error::new(Class::INTERN, "an algorithm without memory or schedule was chosen");
                 choice.algorithm.plan(&task).ok_or_else(none)?

@@ -123,9 +123,12 @@ impl Tuning {
         Some(Self { costs, algorithms: parts.map(algorithm).collect::<Option<_>>()? })
     }
 
-    /// The algorithm for a call, and its segment size.
-    pub(crate) fn choose(&self, case: Case) -> Choice {
-        let choice = choose(case, self.costs.unwrap_or(MEMORY));
+    /// The algorithm for a call, and its segment size. Whether ranks share cores is known of the own job only, so that members of
+    /// several jobs choose as if they did not.
+    pub(crate) fn choose(&self, case: Case, is_of_own_job: impl FnOnce() -> bool) -> Choice {
+        let costs = self.costs.unwrap_or(MEMORY);
+        let shared_cores = costs.shared_cores.filter(|_| is_of_own_job());
+        let choice = choose(case, Costs { shared_cores, ..costs });
         let named = self.algorithms.get(&case.kind).and_then(|name| Algorithm::by_name(name, &case).ok());
         Choice { algorithm: named.unwrap_or(choice.algorithm), ..choice }
     }
@@ -212,6 +215,9 @@ mod tests {
             let (size, commutative, equal_blocks) = (4, true, true);
             let case = Case { kind, size, bytes, commutative, equal_blocks, segment: 0, shared: 0, hosts: 1 };
             assert_eq!(choose(case, costs).algorithm.name, name, "{kind:?} of {bytes} bytes");
+            let tuning = Tuning { costs: Some(costs), ..Tuning::default() };
+            let of_several_jobs = tuning.choose(case, || false).algorithm.name;
+            assert_eq!(of_several_jobs, choose(case, Tuning::costs_of(&attr)).algorithm.name, "several jobs");
             let two = Case { size: 2, ..case };
             assert_eq!(
                 choose(two, costs).algorithm.name,

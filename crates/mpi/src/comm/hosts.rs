@@ -22,6 +22,12 @@ impl Comm {
         Ok(self.known_hosts().get_or_init(|| hosts.into()).clone())
     }
 
+    /// Whether all members are processes of this process's job. The same at all members of one job.
+    pub(crate) fn is_of_own_job(&self) -> bool {
+        let size = self.core().bootstrap().size();
+        self.group().members().iter().all(|process| *process < size)
+    }
+
     /// The host number of each of the first members.
     ///
     /// # Errors

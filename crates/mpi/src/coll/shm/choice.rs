@@ -78,7 +78,7 @@ impl CommShmColl {
         {
             return *chosen;
         }
-        let chosen = comm.core().tuning().choose(case).algorithm.name == "shared";
+        let chosen = comm.core().tuning().choose(case, || comm.is_of_own_job()).algorithm.name == "shared";
         *last = Some((case, chosen));
         chosen
     }
