@@ -1,10 +1,16 @@
 //! Variables that programs of MPICH's ABI read: special addresses, which other ABIs have as constants.
 
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, AtomicPtr};
 
 use crate::status::WORDS;
 
 type Words = [AtomicI32; WORDS];
+/// The address of such words, in memory that a program may write.
+type Place = AtomicPtr<Words>;
+
+const fn place(words: &'static Words) -> Place {
+    AtomicPtr::new(std::ptr::from_ref(words).cast_mut())
+}
 
 macro_rules! places {
     ($($(#[$doc:meta])* $name:ident: $kind:ty = $value:expr;)*) => {$(
@@ -23,12 +29,13 @@ places! {
     MPI_UNWEIGHTED: usize = 10;
     MPI_WEIGHTS_EMPTY: usize = 11;
     MPI_T_PVAR_ALL_HANDLES: usize = 1;
-    MPI_F_STATUS_IGNORE: &Words = &IGNORED[0];
-    MPI_F_STATUSES_IGNORE: &Words = &IGNORED[1];
+    /// MPICH's library for Fortran stores its own addresses here.
+    MPI_F_STATUS_IGNORE: Place = place(&IGNORED[0]);
+    MPI_F_STATUSES_IGNORE: Place = place(&IGNORED[1]);
     MPIR_F08_MPI_STATUS_IGNORE_OBJ: Words = [const { AtomicI32::new(0) }; WORDS];
     MPIR_F08_MPI_STATUSES_IGNORE_OBJ: Words = [const { AtomicI32::new(0) }; WORDS];
-    MPI_F08_STATUS_IGNORE: &Words = &MPIR_F08_MPI_STATUS_IGNORE_OBJ;
-    MPI_F08_STATUSES_IGNORE: &Words = &MPIR_F08_MPI_STATUSES_IGNORE_OBJ;
+    MPI_F08_STATUS_IGNORE: Place = place(&MPIR_F08_MPI_STATUS_IGNORE_OBJ);
+    MPI_F08_STATUSES_IGNORE: Place = place(&MPIR_F08_MPI_STATUSES_IGNORE_OBJ);
     MPIR_F08_MPI_IN_PLACE: AtomicI32 = AtomicI32::new(0);
     MPIR_F08_MPI_BOTTOM: AtomicI32 = AtomicI32::new(0);
 }

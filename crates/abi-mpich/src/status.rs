@@ -42,11 +42,11 @@ impl Status {
 
     /// A status from the words of MPICH's form.
     pub(crate) fn from_mpich([low, high, source, tag, error]: [i32; WORDS]) -> Self {
-        // Fields that the program has not set may have any value.
-        let source = if source < 0 { conversion::rank::to_standard(source) } else { source };
+        // Fields that the program has not set may have any value, and a program may set them to MPI_UNDEFINED.
+        let known = |value: i32, converted: i32| if converted == i32::MIN { value } else { converted };
         Self {
-            source,
-            tag: conversion::tag::to_standard(tag),
+            source: known(source, conversion::rank::to_standard(source)),
+            tag: known(tag, conversion::tag::to_standard(tag)),
             error: code::to_standard(error),
             bytes: [low, (high as u32 >> 1) as i32],
             is_cancelled: high & 1,
@@ -123,5 +123,8 @@ mod tests {
         assert_eq!(status.to_mpich(), [-2, 15, -1, 4, 14]);
         assert_eq!(Status::from_mpich(status.to_mpich()), status);
         assert_eq!(size_of::<Status>(), 32);
+        // MPI_UNDEFINED, as a query function of a generalized request may set it.
+        let unknown = Status { source: -32766, tag: -32766, ..status };
+        assert_eq!(Status::from_mpich(unknown.to_mpich()), unknown);
     }
 }

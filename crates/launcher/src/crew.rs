@@ -336,7 +336,8 @@ impl Crew {
             Library::None => [vec![], vec![]],
             Library::In(directory) => [vec![], vec![PathBuf::from(directory)]],
             Library::Bundled(Abi::Standard) => [vec![], all([standard(), None])],
-            Library::Bundled(Abi::Any) => [vec![], all([standard(), mpich()])],
+            // The folder of MPICH's ABI has nothing else; that of the standard's may also hold an installed MPICH.
+            Library::Bundled(Abi::Any) => [vec![], all([mpich(), standard()])],
             Library::Bundled(Abi::Mpich) => [all([mpich(), None]), all([standard(), None])],
         }
     }
