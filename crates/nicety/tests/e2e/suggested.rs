@@ -48,11 +48,13 @@ fn is_placeholder(word: &str) -> bool {
     word.len() >= 3 && word.chars().all(|c| c.is_ascii_uppercase())
 }
 
-/// A folder with the files that documented commands name: a plan, hosts, ranks and a token.
+/// A folder with the files that documented commands name: plans, hosts, ranks and a token.
 fn files_of_documents() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/survey.toml");
-    std::fs::copy(plan, folder.path().join("survey.toml")).expect("the plan is there");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
+    for plan in ["survey.toml", "card.toml"] {
+        std::fs::copy(examples.join(plan), folder.path().join(plan)).expect("the plan is there");
+    }
     std::fs::write(folder.path().join("hosts"), "localhost slots=64\n").expect("written");
     std::fs::write(folder.path().join("ranks"), "rank 0=localhost slot=0\nrank 1=localhost\n")
         .expect("written");
