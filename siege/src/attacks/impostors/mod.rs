@@ -38,10 +38,11 @@ const SMALL: u32 = 2000;
 const WHOLE: Duration = Duration::from_secs(30);
 /// Impostors that connect before memory is measured first: by then tables have their size.
 const FIRST: u32 = 500;
-/// The most bytes by which the listener's memory may grow in a round.
+/// The most bytes by which the listener's memory may grow in a round, besides the memory of honest connections.
 const GROWTH_MAX: u64 = 1 << 20;
-/// Honest processes in a round. The first connects before all impostors, the second among them, the third after them.
-const HONEST: u32 = 3;
+/// Honest processes in a round. The first two connect before the crowd, where the second shows the memory of a connection; the
+/// third connects among the impostors, the fourth after them.
+const HONEST: u32 = 4;
 /// Accepted impostors that end a round.
 const ENOUGH: u64 = 3;
 /// How long a process may take to answer or to end.
@@ -215,7 +216,11 @@ fn attack_listener<L: Listener>(
     }
     impostors.disconnect_all(rng)?;
     let memory = |listener: &L| settled(0, || memory_of(listener.process()));
+    let before_honest = memory(&listener);
+    listener.connect()?;
+    slowest = slowest.max(listener.connected()?);
     let before = memory(&listener);
+    let of_connection = before.saturating_sub(before_honest);
     for at in FIRST..count {
         if at == count / 2 {
             listener.connect()?;
@@ -226,7 +231,7 @@ fn attack_listener<L: Listener>(
     listener.connect()?;
     slowest = slowest.max(listener.connected()?);
     let outcomes = impostors.disconnect_all(rng)?;
-    let grown = memory(&listener).saturating_sub(before);
+    let grown = memory(&listener).saturating_sub(before + 2 * of_connection);
     let report = listener.finish()?;
     ensure!(outcomes.ways.iter().sum::<u64>() == u64::from(count), "{outcomes:?} are not all {count}");
     ensure!(
