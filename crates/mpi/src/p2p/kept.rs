@@ -108,10 +108,13 @@ impl KeptMessages {
 
     /// A receive has matched a message that was kept without one: returns its data if all have arrived.
     pub(crate) fn take(&mut self, kept: SlotKey) -> Match {
-        match self.messages.get_mut(kept) {
-            Some(message) if message.state == KeptState::Arriving => Match::Awaited,
-            Some(_) => self.messages.remove(kept).map_or(Match::Lost, |message| Match::Data(message.memory)),
-            None => Match::Lost,
+        match self.messages.get_mut(kept).map(|message| message.state) {
+            Some(KeptState::Arriving) => Match::Awaited,
+            Some(KeptState::Arrived) => {
+                self.messages.remove(kept).map_or(Match::Lost, |message| Match::Data(message.memory))
+            }
+            // No receive matches a message twice, so that its memory is not taken while data arrive there.
+            Some(KeptState::ArrivingFor(_) | KeptState::Dropped) | None => Match::Lost,
         }
     }
 
@@ -186,6 +189,7 @@ mod tests {
         assert!(matches!(kept.take(early), Match::Data(memory) if memory.len() >= 100));
         assert!(matches!(kept.take(late), Match::Awaited));
         kept.await_for(late, receive());
+        assert!(matches!(kept.take(late), Match::Lost), "data still arrive in its memory");
         for message in [late, matched] {
             assert!(matches!(kept.arrived(message), Arrival::Matched(key, _) if key == receive()));
         }

@@ -106,9 +106,13 @@ impl Engine {
     }
 
     /// Gives up a send or a receive whose peer may never respond. Returns false if it cannot be given up, since its data are being
-    /// moved.
+    /// moved: a send that needs no answer is read from the program's memory until it has left.
     pub(crate) fn abandon(&mut self, key: SlotKey) -> bool {
-        if self.awaited(key).is_none() {
+        let is_leaving = self
+            .operations
+            .get_mut(key)
+            .is_some_and(|operation| matches!(operation.state, OpState::Send { awaits_fin: false, .. }));
+        if is_leaving || self.awaited(key).is_none() {
             return false;
         }
         self.cancel(key);
