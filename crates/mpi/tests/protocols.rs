@@ -3,7 +3,9 @@
 mod support;
 
 use mpi::{Connect, MessageTotals, Process, Proto, Protocol, protocols};
-use support::{Play, in_threads, in_threads_written, pattern, receive, send, with};
+use support::{
+    Play, in_threads, in_threads_written, in_threads_written_by_odd, pattern, receive, send, with,
+};
 
 /// The largest size tested for the last protocol.
 const LONGEST: u64 = 5_000_000;
@@ -102,5 +104,26 @@ fn a_lower_eager_limit_has_short_messages_announced() {
             process,
             &[(80, Proto::EagerInline), (100, Proto::EagerCopy), (101, Proto::RndvGet)],
         );
+    });
+}
+
+/// Goal: options of one process do not break its messages with others. Method: of two processes only rank 1 has the fast path; each
+/// size, in both directions.
+#[test]
+fn a_process_with_the_fast_path_and_one_without_understand_each_other() {
+    in_threads_written_by_odd(2, |process| {
+        let world = process.world();
+        let other = with(1 - world.rank(), 1);
+        for len in [1, 200, 8 << 10, (8 << 10) + 16, 9000, 64 << 10, 200_000, 1 << 20, 5_000_000] {
+            if world.rank() == 0 {
+                send(world, pattern(0, 3, len), other);
+            }
+            let (bytes, status) = receive(world, len, other);
+            assert_eq!(status.bytes, len as u64);
+            assert!(bytes == pattern(0, 3, len), "{len} bytes have changed on the way");
+            if world.rank() == 1 {
+                send(world, bytes, other);
+            }
+        }
     });
 }

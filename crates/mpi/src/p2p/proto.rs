@@ -233,7 +233,7 @@ pub struct Protocol {
 /// The protocols, by size, of a blocking standard send (`MPI_Send`) of contiguous data over a device to another process, in a job
 /// of `ranks` processes. Modelled cards have shorter slots than real devices.
 pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol> {
-    let sizes = Sizes::of_device(attr, false, is_model, ranks);
+    let sizes = Sizes::of_device(attr, is_model, ranks);
     let traits = EndpointTraits {
         short: if attr.maps_peers { ShortPath::Stored } else { ShortPath::Sent },
         room: if attr.maps_peers { sizes.record_payload() } else { sizes.slot_payload() },

@@ -95,9 +95,10 @@ impl Sizes {
         if size <= 8 { Self { ring: 512 << 10, ..sizes } } else { sizes }
     }
 
-    /// The sizes of a job of `size` on a device. If it does not map peers' memory, messages are `written`, or sent.
-    pub(crate) fn of_device(attr: &DeviceAttr, is_written: bool, is_model: bool, size: u32) -> Self {
-        match (attr.maps_peers, is_written || is_model) {
+    /// The sizes of a job of `size` on a device. They do not depend on whether this process writes its messages or sends them, as
+    /// its peers need not do the same.
+    pub(crate) fn of_device(attr: &DeviceAttr, is_model: bool, size: u32) -> Self {
+        match (attr.maps_peers, is_model) {
             (true, _) => Self::of_mapped(size),
             (false, true) => Self::of_job(size),
             (false, false) => Self::of_sent(attr.split_receives, size),
@@ -175,7 +176,7 @@ impl Nic {
         let is_model = device.host().node().is_some();
         let (heard, in_order) = (is_model || attr.write_notify, attr.write_order == WriteOrder::LastByteLast);
         let writes = fast_path && heard && in_order && !attr.maps_peers;
-        let sizes = Sizes::of_device(attr, writes, is_model, size);
+        let sizes = Sizes::of_device(attr, is_model, size);
         let peers = size.saturating_sub(1).max(1);
         let config = NicConfig {
             sizes: sizes.queues(),
@@ -189,11 +190,12 @@ impl Nic {
             // The libraries of modelled cards cache registrations. Real devices have a region of all memory, or register for each
             // operation.
             caches: is_model,
-            split_receives: attr.split_receives && !writes,
+            // Also where this process writes its messages: a peer may send them.
+            split_receives: attr.split_receives,
         };
         let shared = transport::Nic::open(&device, &config, &screen)?;
         let addr = SocketAddr::new(port.address, shared.addr().port());
-        let sends_direct = shared.registrations.has_all() && shared.splits_receives() && !is_model;
+        let sends_direct = shared.registrations.has_all() && shared.splits_receives() && !is_model && !writes;
         Ok(Self { device, shared, sizes, addr, writes, sends_direct, size })
     }
 

@@ -152,6 +152,12 @@ pub(crate) fn in_threads_written(ranks: u32, body: Body) {
     in_threads_with(vec!["iwarp"], ranks, Config { fast_path: true, ..Config::default() }, body);
 }
 
+/// As [`in_threads`] over iWARP, with messages by the fast path from odd ranks only.
+pub(crate) fn in_threads_written_by_odd(ranks: u32, body: Body) {
+    let how = |rank| Config { fast_path: rank % 2 == 1, ..Config::default() };
+    in_threads_at(vec!["iwarp"], ranks, how, |_| "here".to_owned(), body);
+}
+
 /// As [`in_threads`], with the devices assigned to ranks in turn.
 pub(crate) fn in_threads_on(
     devices: Vec<&'static str>,
@@ -164,7 +170,8 @@ pub(crate) fn in_threads_on(
 
 /// As [`in_threads`], with ranks assigned in turn to a number of nominal hosts.
 pub(crate) fn in_threads_of_hosts(device: &'static str, ranks: u32, hosts: u32, body: Body) {
-    in_threads_at(vec![device], ranks, Config::default(), move |rank| format!("host-{}", rank % hosts), body);
+    let node = move |rank| format!("host-{}", rank % hosts);
+    in_threads_at(vec![device], ranks, |_| Config::default(), node, body);
 }
 
 fn in_threads_with(
@@ -173,19 +180,19 @@ fn in_threads_with(
     how: Config,
     body: impl Fn(&Process) + Clone + Send + 'static,
 ) {
-    in_threads_at(devices, ranks, how, |_| "here".to_owned(), body);
+    in_threads_at(devices, ranks, |_| how.clone(), |_| "here".to_owned(), body);
 }
 
 fn in_threads_at(
     devices: Vec<&'static str>,
     ranks: u32,
-    how: Config,
+    how: impl Fn(u32) -> Config,
     node: impl Fn(u32) -> String,
     body: impl Fn(&Process) + Clone + Send + 'static,
 ) {
     let (host, kvs) = (verbs::host::real::host(), LocalKvs::new(ranks));
     let run = |rank: u32| {
-        let (host, kvs, how, body) = (host.clone(), kvs.clone(), how.clone(), body.clone());
+        let (host, kvs, how, body) = (host.clone(), kvs.clone(), how(rank), body.clone());
         let (device, node) = (devices[rank as usize % devices.len()], node(rank));
         move || {
             let _alarm = Alarm;
