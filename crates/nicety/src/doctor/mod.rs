@@ -8,6 +8,7 @@ mod check;
 mod clock;
 mod copies;
 mod cores;
+mod exchange;
 mod leftovers;
 mod limits;
 mod load;
@@ -38,6 +39,7 @@ pub(crate) fn examine(system: &System) -> Vec<Check> {
         cores::count(system, &cores),
         cores::pinning(&cores),
         cores::threads_of_a_core(system, &cores),
+        exchange::lines(&cores),
         clock::governor(system, &cores),
         clock::source(system),
         clock::hypervisor(system),
