@@ -37,6 +37,9 @@ const MORE: &str = "`nicety help COMMAND` explains a command and shows examples.
 pub(crate) enum Command {
     /// Measure this machine or a network; without an experiment an overview, with an HTML report
     Bench(Box<BenchArgs>),
+    /// Measure a card, or other devices, by the papers' whole suite in less than 15 minutes, and write one page
+    #[command(after_long_help = SURVEY)]
+    Survey(Box<SurveyArgs>),
     /// Answer measurements from another machine or terminal (`nicety bench --peer`)
     #[command(after_long_help = SERVE)]
     Serve(ServeArgs),
@@ -219,6 +222,50 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
+
+/// `nicety survey`
+#[derive(Debug, Args)]
+pub(crate) struct SurveyArgs {
+    /// Devices to measure and compare, such as hw:mlx5_0 (see `nicety devices`); the first usable card by default
+    #[arg(value_name = "DEV", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) devices: Vec<String>,
+    /// Beginning of the names of all files: NAME.toml, NAME.PART.json, NAME.html and NAME.journal
+    #[arg(long, value_name = "NAME", default_value = "nicety-survey", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) name: String,
+    /// Seconds of timed work in each of the four parts, 60 by default
+    #[arg(short = 'D', long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) duration: Option<f64>,
+    /// Measure all parts again; keeps the old journal as NAME.journal.old
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Print what would be measured and how long it takes, without measuring
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+    /// Print plain lines, without colour and live display, as into a file
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Configuration file to read instead of ~/.config/nicety/config.toml
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+const SURVEY: &str = "\
+Measures messages, the calls of the interface, what depends on state that a card keeps, and MPI. Writes \
+the plan NAME.toml first; after an interruption, the same command continues from the journal. An edited \
+plan is measured by `nicety bench --plan NAME.toml`.
+
+EXAMPLES
+  nicety survey                           the first usable card; nicety-survey.html
+  nicety survey hw:mlx5_0 iwarp --name mlx5
+                                          a card beside our iWARP on TCP; mlx5.html
+  nicety survey shm -D 5                  without a card, in a minute
+  nicety survey --dry-run                 what it measures, and for how long
+  nicety compare old.messages.json new.messages.json
+                                          two cards, or two versions of a firmware";
 
 /// How results are shown.
 #[derive(Debug, Args)]

@@ -46,6 +46,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
     let outcome = match cli.command {
         None => start::run(),
         Some(Command::Bench(args)) => cmd::bench::run(&args),
+        Some(Command::Survey(args)) => cmd::survey::run(&args),
         Some(Command::Serve(args)) => cmd::serve::run(&args),
         Some(Command::Devices(args)) => cmd::devices::run(&args),
         Some(Command::Compare(args)) => cmd::compare::run(&args),

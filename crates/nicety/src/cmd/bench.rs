@@ -4,6 +4,8 @@ mod against;
 mod file;
 mod words;
 
+pub(crate) use file::{PlanOptions, run_plan};
+
 use std::collections::BTreeMap;
 
 use bench::launch::{self, BenchError};

@@ -17,5 +17,6 @@ pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod serve;
 mod shown;
+pub(crate) mod survey;
 pub(crate) mod top;
 pub(crate) mod trace;

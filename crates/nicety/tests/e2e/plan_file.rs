@@ -35,8 +35,11 @@ fn plan(text: &str) -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
+/// Measures the plan.
+const MEASURE: [&str; 3] = ["bench", "--plan", "p.toml"];
+
 fn run(dir: &Path, more: &[&str]) -> Ended {
-    nicety_in(dir, ["bench", "--plan", "p.toml"].iter().chain(more))
+    nicety_in(dir, MEASURE.iter().chain(more))
 }
 
 /// The cells in the journal with their launches. Checks that no line occurs twice.
@@ -53,10 +56,10 @@ fn measured(dir: &Path) -> BTreeSet<(String, u64)> {
 }
 
 /// A running measurement that has already measured something.
-fn under_way(dir: &Path) -> Child {
+fn under_way(dir: &Path, args: &[&str]) -> Child {
     let mut child = command()
         .current_dir(dir)
-        .args(["bench", "--plan", "p.toml"])
+        .args(args)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -100,14 +103,29 @@ fn example_plan_is_measured_into_files_next_to_it() {
     assert!(ended.out.contains("Part crowd") && ended.out.contains("Report: p.html"), "{}", ended.out);
 }
 
-/// Goal: the survey of a card is a valid plan. Method: its outline, for which no card is needed.
+/// Goal: the survey writes the plan that it measures, and leaves other plans alone. Method: a device that is always there,
+/// interrupted as soon as something is measured.
 #[test]
-fn survey_of_a_card_is_accepted() {
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/card.toml");
-    let (dir, _) = plan(&fs::read_to_string(example).expect("the example"));
-    let outline = run(dir.path(), &["--dry-run"]);
+fn survey_measures_the_plan_that_it_writes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let outline = nicety_in(dir.path(), ["survey", "--dry-run"]);
     assert_eq!(outline.status, Some(0), "{outline:?}");
     assert!(outline.out.contains("cells on hw, 6 launches"), "{}", outline.out);
+    assert!(!dir.path().join("nicety-survey.toml").exists(), "nothing is written");
+    let failed = nicety_in(dir.path(), ["survey", "hw(lib=/no/such)"]);
+    assert_eq!(failed.status, Some(1), "{failed:?}");
+    assert!(
+        !dir.path().join("nicety-survey.toml").exists(),
+        "nothing is written for a device that does not work"
+    );
+    let mut child = under_way(dir.path(), &["survey", "shm", "-D", "1", "--name", "p", "--plain"]);
+    signal(&child, Signal::INT);
+    assert_eq!(wait(&mut child), Some(130));
+    let outline = run(dir.path(), &["--dry-run"]);
+    assert!(outline.out.contains("cells on shm, 6 launches"), "{outline:?}");
+    let other = nicety_in(dir.path(), ["survey", "iwarp", "--name", "p"]);
+    assert_eq!(other.status, Some(2), "{other:?}");
+    assert!(other.err.contains("p.toml exists and is another plan"), "{}", other.err);
 }
 
 /// Goal: an interruption loses only the cell being measured. Method: the first run is ended by Ctrl-C, the second is killed,
@@ -115,12 +133,12 @@ fn survey_of_a_card_is_accepted() {
 #[test]
 fn interrupted_plan_continues_without_repeating_cells() {
     let (dir, _path) = plan(SMALL);
-    let mut child = under_way(dir.path());
+    let mut child = under_way(dir.path(), &MEASURE);
     signal(&child, Signal::INT);
     assert_eq!(wait(&mut child), Some(130));
     let first = measured(dir.path());
     assert!(!first.is_empty());
-    let mut child = under_way(dir.path());
+    let mut child = under_way(dir.path(), &MEASURE);
     signal(&child, Signal::KILL);
     assert_eq!(wait(&mut child), None);
     let second = measured(dir.path());

@@ -52,9 +52,8 @@ fn is_placeholder(word: &str) -> bool {
 fn files_of_documents() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
-    for plan in ["survey.toml", "card.toml"] {
-        std::fs::copy(examples.join(plan), folder.path().join(plan)).expect("the plan is there");
-    }
+    std::fs::copy(examples.join("survey.toml"), folder.path().join("survey.toml"))
+        .expect("the plan is there");
     std::fs::write(folder.path().join("hosts"), "localhost slots=64\n").expect("written");
     std::fs::write(folder.path().join("ranks"), "rank 0=localhost slot=0\nrank 1=localhost\n")
         .expect("written");
@@ -91,10 +90,10 @@ fn every_documented_measurement_and_job_is_accepted() {
             continue;
         };
         match command.as_str() {
-            "bench" | "mpirun" if !words.iter().any(|word| word == "--dry-run") => {
+            "bench" | "survey" | "mpirun" if !words.iter().any(|word| word == "--dry-run") => {
                 words.insert(1, "--dry-run".to_owned());
             }
-            "bench" | "mpirun" | "explain" => {}
+            "bench" | "survey" | "mpirun" | "explain" => {}
             _ => continue,
         }
         // Programs are in the folder of the test.

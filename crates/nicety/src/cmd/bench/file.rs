@@ -9,7 +9,7 @@ use report::number::plural;
 use results::schema::Run;
 
 use super::words;
-use crate::args::{BenchArgs, Target};
+use crate::args::{BenchArgs, Shown, Target, TokenArgs};
 use crate::cmd::shown::{self, Form};
 use crate::config::Config;
 use crate::error::{FAILED, Failure, OK, Outcome, USAGE};
@@ -18,34 +18,60 @@ use crate::progress::Display;
 use crate::signals::Signals;
 use crate::term::{Paint, Stream, remark};
 
-/// Measures the parts of the file, except what the journal already contains.
+/// How a plan is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlanOptions<'a> {
+    pub(crate) shown: &'a Shown,
+    pub(crate) token: &'a TokenArgs,
+    /// The configuration file, if not the usual one.
+    pub(crate) config: Option<&'a Path>,
+    /// Print plain lines.
+    pub(crate) plain: bool,
+    /// Measure all parts again.
+    pub(crate) fresh: bool,
+    /// Only print what would be measured.
+    pub(crate) dry_run: bool,
+}
+
+/// Reads the plan file, and measures its parts.
 ///
 /// # Errors
-/// All mistakes of the file; files that cannot be written; a journal of another machine; failed parts, reported after all
-/// others are done.
+/// A file that cannot be read; those of [`run_plan`].
 pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
-    let form = Form::of(&args.shown, &Config::read(args.config.as_deref())?);
     let text = bounded::read_text(path, planfile::TEXT_MAX).map_err(|why| {
         Failure::usage(format!("cannot read the plan {}: {why}; check its name", path.display()))
     })?;
-    let mut parts = planfile::read(&text).map_err(|mistakes| {
+    let BenchArgs { shown, token, config, plain, fresh, dry_run, .. } = args;
+    let config = config.as_deref();
+    let options = PlanOptions { shown, token, config, plain: *plain, fresh: *fresh, dry_run: *dry_run };
+    run_plan(path, &text, &options)
+}
+
+/// Measures the parts of the plan in the file `path`, except what the journal already contains.
+///
+/// # Errors
+/// All mistakes of the plan; files that cannot be written; a journal of another machine; failed parts, reported after all
+/// others are done.
+pub(crate) fn run_plan(path: &Path, text: &str, options: &PlanOptions<'_>) -> Outcome {
+    let form = Form::of(options.shown, &Config::read(options.config)?);
+    let mut parts = planfile::read(text).map_err(|mistakes| {
         let line = |m: &planfile::Mistake| format!("{}:{}: {}", path.display(), m.line, m.what);
         Failure { lines: mistakes.iter().map(line).collect(), status: USAGE }
     })?;
-    let token = args.token.read()?;
+    let token = options.token.read()?;
     parts.iter_mut().for_each(|part| part.plan.token.clone_from(&token));
-    if args.dry_run {
+    if options.dry_run {
         let named = parts.iter().map(|part| (Some(part.name.as_str()), &part.plan));
         Stream::Out.print(&words::outline(named))?;
         return Ok(OK);
     }
     let beside = Beside::new(path);
     beside.check(&parts)?;
-    if args.fresh {
+    if options.fresh {
         Journal::set_aside(&beside.journal()).map_err(cannot)?;
     }
     let plans = || parts.iter().map(|part| &part.plan);
-    let (journal, found) = Journal::open(&beside.journal(), &text, plans()).map_err(cannot)?;
+    let (journal, found) = Journal::open(&beside.journal(), text, plans()).map_err(cannot)?;
     let all: u64 = plans().map(planned).sum();
     remarks(&found, all).iter().for_each(remark);
     let signals = Signals::install()?;
@@ -53,9 +79,10 @@ pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
         words::judge(plans().all(bench::plan::CheckedPlan::is_virtual));
         plans().for_each(words::foretell);
     }
-    let mut survey = Survey { args, form, beside, journal, signals, runs: Vec::new(), problems: Vec::new() };
-    survey.measure(&parts)?;
-    survey.end(&parts)
+    let mut measured =
+        Measured { options, form, beside, journal, signals, runs: Vec::new(), problems: Vec::new() };
+    measured.measure(&parts)?;
+    measured.end(&parts)
 }
 
 /// A failure of the journal has status 2, as its cause may be the command line as well as the machine.
@@ -152,9 +179,9 @@ fn named(target: Target, is_complete: bool) -> Target {
     if is_complete { target } else { output::partial(&target).unwrap_or(target) }
 }
 
-/// A running plan file.
-struct Survey<'a> {
-    args: &'a BenchArgs,
+/// A plan that is being measured.
+struct Measured<'a> {
+    options: &'a PlanOptions<'a>,
     form: Form,
     beside: Beside,
     journal: Journal,
@@ -164,13 +191,14 @@ struct Survey<'a> {
     problems: Vec<String>,
 }
 
-impl Survey<'_> {
+impl Measured<'_> {
     /// Measures the parts that have cells left.
     fn measure(&mut self, parts: &[Part]) -> Result<(), Failure> {
         let command = WorkerCommand::own().map_err(Failure::run)?;
         for (number, part) in parts.iter().enumerate() {
             remark(format_args!("part {} ({} of {})", part.name, number + 1, parts.len()));
-            let display = Display::new(self.args.plain, &self.signals.stop).verbose(self.args.shown.verbose);
+            let display =
+                Display::new(self.options.plain, &self.signals.stop).verbose(self.options.shown.verbose);
             let display = display.with_intervals_on((!self.form.is_data()).then_some(Stream::Out));
             let mut display = display.expecting(&part.plan);
             let journal = Some(&mut self.journal);
@@ -197,10 +225,10 @@ impl Survey<'_> {
         if run.results.is_empty() {
             return;
         }
-        let (people, colour) = (Stream::Out, Stream::Out.colour() && !self.args.plain);
+        let (people, colour) = (Stream::Out, Stream::Out.colour() && !self.options.plain);
         let target = named(self.beside.results(part), is_complete);
         let mut text = format!("{}\n", Paint::Strong.on(&format!("Part {}", part.name), colour));
-        text += &shown::text(&run, self.form, (people, self.args.plain), 4);
+        text += &shown::text(&run, self.form, (people, self.options.plain), 4);
         let wanted = Wanted { option: "--json", target: &target };
         match words::content("--json", &run).and_then(|json| output::renew(wanted, &json)) {
             Ok(()) => text += &format!("\n{}", words::notice(wanted)),
