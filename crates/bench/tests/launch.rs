@@ -223,22 +223,23 @@ fn devices_are_measured_side_by_side() {
 fn virtual_time_takes_the_samples_and_the_batch_that_were_asked_for() {
     let of = |set: &[(&str, &str)]| {
         let only = [("op", "write"), ("source", "host"), ("sink", "host")];
-        let plan = plan_of("model:mt23108-vapi", &["latency", "bandwidth"], &[8], set, &only);
+        let set: Vec<(&str, &str)> = set.iter().chain(&[("burst", "8")]).copied().collect();
+        let plan = plan_of("model:mt23108-vapi", &["latency", "bandwidth"], &[8], &set, &only);
         let (run, watch) = measure(&plan);
         let one = |experiment: &str| {
+            let is_plain = |result: &&Measurement| result.variant.iter().count() == only.len();
             let mut of = run.results.iter().filter(|result| result.experiment == experiment);
-            let found = of.next().expect("measured");
-            assert!(of.next().is_none(), "one variant");
+            let found = of.find(is_plain).expect("measured");
             (found.n, found.batch, found.median)
         };
         (one("latency"), one("bandwidth"), watch.values)
     };
     let (latency, stream, _) = of(&[("min-count", "7"), ("max-count", "7")]);
     assert_eq!((latency.0, latency.1), (7, 1));
-    assert_eq!((stream.0, stream.1), (7, 1));
+    assert_eq!((stream.0, stream.1), (7, 8), "an operation is a burst");
     let (batched, stream, shown) = of(&[("min-count", "300"), ("max-count", "300"), ("batch", "50")]);
     assert_eq!((batched.0, batched.1), (300, 50));
-    assert_eq!((stream.0, stream.1), (300, 1));
+    assert_eq!((stream.0, stream.1), (300, 8));
     let far = |value: f64, wanted: f64| (value / wanted - 1.0).abs() > 0.02;
     assert!(!far(batched.2, latency.2), "{batched:?} and {latency:?}");
     assert!(shown.iter().any(|value| !far(*value, batched.2)), "{shown:?}");
