@@ -68,6 +68,7 @@ fn plan_of(
 struct Watch {
     cells: u64,
     measured: u64,
+    values: Vec<f64>,
     skipped: Vec<String>,
 }
 
@@ -81,6 +82,7 @@ impl Progress for Watch {
             CellState::Measured { value, .. } => {
                 assert!(value.is_finite());
                 self.measured += 1;
+                self.values.push(value);
             }
             CellState::Skipped { why } => self.skipped.push(format!("{}: {why}", what.cell)),
         }
@@ -213,6 +215,34 @@ fn devices_are_measured_side_by_side() {
     }
     assert_ne!(run.environment.clock.kind, results::schema::ClockKind::Virtual, "real devices ran");
     assert_eq!(Run::from_json(&run.to_json().expect("finite")).expect("readable"), run);
+}
+
+/// Goal: virtual time takes the samples and the batch that were asked for, as real time does. Method: a ping-pong, and a
+/// stream, whose operations are never batched; the progress reports what the result says.
+#[test]
+fn virtual_time_takes_the_samples_and_the_batch_that_were_asked_for() {
+    let of = |set: &[(&str, &str)]| {
+        let only = [("op", "write"), ("source", "host"), ("sink", "host")];
+        let set: Vec<(&str, &str)> = set.iter().chain(&[("burst", "8")]).copied().collect();
+        let plan = plan_of("model:mt23108-vapi", &["latency", "bandwidth"], &[8], &set, &only);
+        let (run, watch) = measure(&plan);
+        let one = |experiment: &str| {
+            let is_plain = |result: &&Measurement| result.variant.iter().count() == only.len();
+            let mut of = run.results.iter().filter(|result| result.experiment == experiment);
+            let found = of.find(is_plain).expect("measured");
+            (found.n, found.batch, found.median)
+        };
+        (one("latency"), one("bandwidth"), watch.values)
+    };
+    let (latency, stream, _) = of(&[("min-count", "7"), ("max-count", "7")]);
+    assert_eq!((latency.0, latency.1), (7, 1));
+    assert_eq!((stream.0, stream.1), (7, 8), "an operation is a burst");
+    let (batched, stream, shown) = of(&[("min-count", "300"), ("max-count", "300"), ("batch", "50")]);
+    assert_eq!((batched.0, batched.1), (300, 50));
+    assert_eq!((stream.0, stream.1), (300, 8));
+    let far = |value: f64, wanted: f64| (value / wanted - 1.0).abs() > 0.02;
+    assert!(!far(batched.2, latency.2), "{batched:?} and {latency:?}");
+    assert!(shown.iter().any(|value| !far(*value, batched.2)), "{shown:?}");
 }
 
 #[test]

@@ -76,6 +76,23 @@ fn rates_are_those_of_what_limits() {
     );
 }
 
+/// Goal: virtual time measures what repeats, as real time does, and not the first use of each page. Method: a card whose
+/// translation of a page takes 100 us at its first use; MPI uses all slots of its rings in turn.
+#[test]
+fn the_first_use_of_pages_is_no_part_of_a_latency() {
+    let device = |miss: &str| format!("model:quadrics-elan3(translation.miss_ns={miss})");
+    let latency = |miss: &str| {
+        let cell = Cell {
+            experiment: "mpi-latency".into(),
+            variant: variant(&[("layer", "mpi")]),
+            size: 8,
+            ..Cell::default()
+        };
+        measure(&device(miss), &cell, &Settings::default()).expect("measured").value
+    };
+    within(latency("100000"), latency("0"), 0.1);
+}
+
 /// Goal: nothing is lost between a card and a latency. Method: a switch that takes 2 us more makes each message,
 /// which passes it once, 2 us slower; polling sees that to within one poll.
 #[test]
@@ -270,7 +287,7 @@ fn rails_cost_what_was_put_in() {
     // Both in an operation of 20 writes: the client's fork and join; two turns at either end.
     let threads = late("host.thread_ns=102500", "threads") - late("host.thread_ns=2500", "threads");
     within(threads, 5.0, 5.0);
-    let turns = late("host.turn_ns=100000", "serial") - late("host.turn_ns=0", "serial");
+    let turns = late("software.turn_ns=100000", "serial") - late("software.turn_ns=0", "serial");
     within(turns, 4.0 * 100.0 / 20.0, 5.0);
     let post = [("engine", "single"), ("part", "post")];
     let drained = "doorbell.drain_ns=2000,host.post_send_ns=100,chipset.asleep_ratio=1";
@@ -285,6 +302,22 @@ fn rails_cost_what_was_put_in() {
         over_rails(&values, "rail-bibw", &[("engine", "threads")], 1 << 20)
     };
     within(both("0") / both("0.25"), 1.25, 1.0);
+}
+
+/// Goal: how the programs of one library wait is no property of the card. Method: uDAPL's waits take 100 us more; a send of
+/// plain verbs, a write, and a message of MPI take what they did.
+#[test]
+fn waits_of_udapl_cost_no_other_program() {
+    let wakes = ["software.wake_ns=0", "software.wake_ns=100000"];
+    let [quick, slow] = wakes.map(|values| over_rails(values, "rail-latency", &[("engine", "single")], 64));
+    // One of each side in an operation of 20 writes.
+    within(slow - quick, 200.0 / 20.0, 1.0);
+    let send = [("op", "send"), ("source", "host"), ("sink", "host")];
+    for (experiment, factors) in [("latency", &send[..]), ("mpi-latency", &[("layer", "mpi")])] {
+        let [quick, slow] = wakes.map(|values| over_rails(values, experiment, factors, 4));
+        assert_eq!(quick, slow, "{experiment}");
+        assert!(slow < 5.0, "{experiment} takes {slow} us, more than its messages");
+    }
 }
 
 /// Goal: computation takes virtual time at the given rate, and the result is the published one on a card, too.

@@ -203,7 +203,10 @@ impl Evd {
         // Before the fast poll: an event queued after it sets the flag again.
         inner.wake_pending.store(false, Ordering::Relaxed);
         match if threshold == 1 { inner.poll_fast() } else { FastPollResult::NeedsFullPoll } {
-            FastPollResult::Found(event) => return Ok((Event::Dto(event), 0)),
+            FastPollResult::Found(event) => {
+                inner.charge_wait(false);
+                return Ok((Event::Dto(event), 0));
+            }
             FastPollResult::Empty => return self.wait_longer(timeout, 1),
             FastPollResult::NeedsFullPoll => {}
         }
@@ -213,6 +216,7 @@ impl Evd {
         }
         let mut may_end_wait = true;
         if let Some(event) = inner.poll_full(threshold as usize, &mut may_end_wait)? {
+            inner.charge_wait(false);
             return Ok((event, inner.queued.load(Ordering::Relaxed)));
         }
         self.wait_longer(timeout, threshold as usize)
@@ -252,7 +256,9 @@ impl Evd {
             });
         }
         inner.waiting.store(false, Ordering::Release);
-        Ok((found?, inner.queued.load(Ordering::Relaxed)))
+        let found = found?;
+        inner.charge_wait(true);
+        Ok((found, inner.queued.load(Ordering::Relaxed)))
     }
 
     /// Takes an event, if there is one (`dat_evd_dequeue`).
@@ -406,6 +412,12 @@ impl EvdInner {
     #[inline]
     fn has_any_state(&self) -> bool {
         self.state.load(Ordering::Acquire) != 0
+    }
+
+    /// Spends what returning from a wait takes; free in real time.
+    #[inline]
+    fn charge_wait(&self, slept: bool) {
+        self.ia.host.charge_wait(Arc::as_ptr(&self.ia) as usize, slept);
     }
 
     fn check_waitable(&self) -> Result<()> {

@@ -86,11 +86,15 @@ pub enum Step {
     Match,
     /// One event is delivered.
     Event,
+    /// A wait sleeps until an event wakes it.
+    Wake,
+    /// A thread's wait returns an event of another adapter than its last wait did.
+    Turn,
 }
 
 impl Step {
     /// All kinds of steps.
-    pub const ALL: [Self; 4] = [Self::Call, Self::Request, Self::Match, Self::Event];
+    pub const ALL: [Self; 6] = [Self::Call, Self::Request, Self::Match, Self::Event, Self::Wake, Self::Turn];
 }
 
 /// What a kind of time provides. Users call [`Host`].
@@ -108,6 +112,8 @@ pub trait HostOps: Send + Sync {
     fn charge_fork(&self) {}
     /// Spends the time of `n` steps of a library: nothing in real time.
     fn charge_step(&self, _step: Step, _n: u64) {}
+    /// Spends what a wait takes in addition to its polls: nothing in real time.
+    fn charge_wait(&self, _adapter: usize, _slept: bool) {}
     /// Pauses between two polls of memory or a queue, without giving up the wait. Returns whether the deadline must be
     /// checked after the next poll; real time does so seldom because it is expensive.
     fn pause(&self, wait: &mut WaitLoop) -> bool;
@@ -218,6 +224,15 @@ impl Host {
     pub fn charge_step(&self, step: Step, n: u64) {
         if self.is_virtual {
             self.ops.charge_step(step, n);
+        }
+    }
+
+    /// Spends what a library's wait takes in addition to its polls, once it has an event of an adapter: [`Step::Wake`] if
+    /// it had to wait, and [`Step::Turn`] if this thread's last wait was for another adapter. Free in real time.
+    #[inline]
+    pub fn charge_wait(&self, adapter: usize, slept: bool) {
+        if self.is_virtual {
+            self.ops.charge_wait(adapter, slept);
         }
     }
 

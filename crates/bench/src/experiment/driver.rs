@@ -57,6 +57,8 @@ pub fn plan_for(experiment: &dyn Experiment, variant: &Variant, base: &Plan) -> 
     let mut plan = *base;
     if sampling.long {
         plan.batch = Some(1);
+        // Its first operation already touched all that later ones use.
+        plan.warm_up = 0;
     }
     if let Some(samples) = sampling.samples {
         let samples = samples.min(plan.samples_max);

@@ -81,6 +81,8 @@ pub(super) struct Sampling {
     #[serde(default)]
     pub(super) round_time_ns: Option<f64>,
     pub(super) batch: Option<u64>,
+    #[serde(default)]
+    pub(super) warm_up: u64,
     pub(super) seed: u64,
 }
 
@@ -95,6 +97,7 @@ impl From<crate::sample::Plan> for Sampling {
             round_max: p.round_max,
             round_time_ns: p.round_time_ns,
             batch: p.batch,
+            warm_up: p.warm_up,
             seed: p.seed,
         }
     }
@@ -112,6 +115,7 @@ impl Sampling {
             round_max: self.round_max,
             round_time_ns: self.round_time_ns,
             batch: self.batch,
+            warm_up: self.warm_up,
             seed: self.seed,
             samples_kept_max: self.samples_max.min(KEEP_MAX) as usize,
             clock: crate::sample::Calibration {

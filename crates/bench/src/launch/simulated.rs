@@ -37,15 +37,15 @@ pub(super) fn run(
         return Ok(());
     }
     all.begun((device, 0), Start { clock, ..Start::default() });
-    let sampling = Sampling::from(world::plan(plan.seed));
-    let settings = plan.settings();
+    let (sampling, settings) = (plan.simulated_sampling(), plan.settings());
     let next = AtomicUsize::new(chosen.cells.start);
     let (said, heard) = mpsc::channel();
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(chosen.cells.len().max(1));
     let mut view = View { device: several.then_some(&*chosen.name), plan, progress };
     let corrupt = std::thread::scope(|scope| {
         for _ in 0..workers {
-            let (said, next, settings, known) = (said.clone(), &next, &settings, &known);
+            let (said, next, known) = (said.clone(), &next, &known);
+            let (settings, sampling) = (&settings, &sampling);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let index = next.fetch_add(1, Ordering::Relaxed);
@@ -53,7 +53,8 @@ pub(super) fn run(
                     if known.contains(&index) {
                         continue;
                     }
-                    let found = world::simulate(&chosen.name, cell, settings, FiberKind::Coroutine);
+                    let found =
+                        world::simulate(&chosen.name, cell, (settings, sampling), FiberKind::Coroutine);
                     // Nobody listens any more once the run is given up.
                     if said.send((index, found)).is_err() {
                         return;
@@ -70,7 +71,7 @@ pub(super) fn run(
                         all.noted(device, &simulated.notes);
                         view.notes(&simulated.notes);
                     }
-                    view.measured(all, index, simulated, (clock, sampling));
+                    view.measured(all, index, simulated, (clock, Sampling::from(sampling)));
                 }
                 Ok((_, Err(Fault::Corrupt(why)))) => {
                     next.store(usize::MAX / 2, Ordering::Relaxed);
@@ -114,7 +115,8 @@ impl View<'_> {
     ) {
         let cell = &self.plan.cells[index];
         let Simulated { record, .. } = simulated;
-        let shown = record.rounds.last().and_then(|r| r.last().copied()).unwrap_or(0.0);
+        let last = record.rounds.last().and_then(|r| r.last().copied()).unwrap_or(0.0);
+        let shown = last / record.batch.max(1) as f64;
         let messages = record.messages.max(1);
         all.measured(index, 0, Sample { clock, sampling, record, switches: 0 });
         let Some(experiment) = find(&cell.experiment) else { return };

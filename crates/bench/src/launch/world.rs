@@ -20,6 +20,9 @@ use results::variant::{Variant, factor};
 
 /// Samples of a cell: the second equals the first, except for effects that recur every few operations.
 const SAMPLES: u64 = 9;
+/// Operations before the first sample. The rings of MPI, whose pages a card translates at their first use, have at most 64
+/// slots, and a ping-pong uses one of each side.
+const WARM_UP: u64 = 64;
 /// Bytes of a rank's stack; what is not touched takes no memory.
 const STACK: usize = 256 << 10;
 
@@ -50,8 +53,9 @@ pub(super) struct Simulated {
 /// [`Fault`], also when the world ends in a deadlock.
 pub fn measure(device: &str, cell: &Cell, settings: &Settings) -> Result<Measured, Fault> {
     let experiment = known(cell)?;
-    let simulated = simulate(device, cell, settings, FiberKind::Coroutine)?;
-    let sampled = replay(&simulated.record, plan_for(experiment, &cell.variant, &plan(settings.seed)))
+    let plan = plan(settings.seed);
+    let simulated = simulate(device, cell, (settings, &plan), FiberKind::Coroutine)?;
+    let sampled = replay(&simulated.record, plan_for(experiment, &cell.variant, &plan))
         .ok_or_else(|| Fault::Machine(format!("{cell} gave no samples")))?;
     let metric = experiment.metric(&cell.variant);
     let messages = simulated.record.messages.max(1);
@@ -69,8 +73,8 @@ fn known(cell: &Cell) -> Result<&'static dyn Experiment, Fault> {
         .ok_or_else(|| Fault::Meaningless(format!("{}: no such experiment", cell.experiment)))
 }
 
-/// How to sample where there is no noise.
-pub(super) fn plan(seed: u64) -> Plan {
+/// How to sample where there is no noise, unless the user says otherwise.
+pub(crate) fn plan(seed: u64) -> Plan {
     Plan {
         // Whatever spread there is belongs to the model: it is no lack of samples.
         half_width_target: 1.0,
@@ -79,6 +83,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         time_min_ns: 0.0,
         time_max_ns: f64::MAX,
         batch: Some(1),
+        warm_up: WARM_UP,
         seed,
         // A picosecond is as short as time gets here.
         clock: Calibration { kind: ClockKind::Virtual, overhead_ns: 0.0, resolution_ns: 1e-3 },
@@ -90,7 +95,7 @@ pub(super) fn plan(seed: u64) -> Plan {
 pub(super) fn simulate(
     device: &str,
     cell: &Cell,
-    settings: &Settings,
+    (settings, plan): (&Settings, &Plan),
     fiber_kind: FiberKind,
 ) -> Result<Simulated, Fault> {
     let ranks = known(cell)?.ranks(&cell.variant).max(1) as usize;
@@ -102,6 +107,7 @@ pub(super) fn simulate(
         rails: super::device::rails(device),
         cell: cell.clone(),
         settings: settings.clone(),
+        plan: *plan,
     };
     let queues: Vec<[Arc<MessageQueue>; 2]> = (1..ranks).map(|_| Default::default()).collect();
     let client = (stage.clone(), nodes.clone(), queues.clone(), outcome.clone());
@@ -144,6 +150,7 @@ struct Stage {
     rails: Rails,
     cell: Cell,
     settings: Settings,
+    plan: Plan,
 }
 
 impl Stage {
@@ -163,7 +170,7 @@ impl Stage {
         let result = device.map_err(Fault::from).and_then(|device| {
             let controls = connections.iter_mut().map(|connection| connection as &mut dyn Control).collect();
             let mut session = self.session(&host, &device, 0, controls);
-            let record = client_cell(&mut session, plan(self.settings.seed), &mut || false)?;
+            let record = client_cell(&mut session, self.plan, &mut || false)?;
             Ok((record, device.attr().notes.clone()))
         });
         for connection in &mut connections {

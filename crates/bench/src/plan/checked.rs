@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::keys::Values;
 use crate::against::Against;
 use crate::experiment::{Cell, Settings};
+use crate::launch::world::plan as simulated_plan;
 use crate::sample;
 use crate::token::Token;
 use results::schema::Parameter;
@@ -109,6 +110,21 @@ impl CheckedPlan {
     pub fn interval_ms(&self) -> u64 {
         let seconds = self.values.real("interval");
         if seconds > 0.0 { ((seconds * 1e3) as u64).max(INTERVAL_MS_MIN) } else { 0 }
+    }
+
+    /// How to sample a cell in virtual time: few samples, unless the user gives their number or their batch.
+    #[must_use]
+    pub(crate) fn simulated_sampling(&self) -> sample::Plan {
+        let (v, usual) = (&self.values, simulated_plan(self.seed));
+        let given = |key: &str| v.is_set(key).then(|| v.whole(key));
+        let samples_min = given("min-count").unwrap_or(usual.samples_min);
+        let samples_max = given("max-count").unwrap_or_else(|| samples_min.max(usual.samples_max));
+        sample::Plan {
+            samples_min: samples_min.min(samples_max),
+            samples_max,
+            batch: given("batch").filter(|batch| *batch > 0).or(usual.batch),
+            ..usual
+        }
     }
 
     /// How to sample a cell in launch number `launch`, in which `cells` cells share the time.

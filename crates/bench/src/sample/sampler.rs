@@ -5,7 +5,7 @@
 //!
 //! Order of calls: [`Sampler::next_round`], do that work, [`Sampler::push`] its durations, until no round is
 //! returned; then [`Sampler::finish`]. Rounds are: the first operation alone (first touch), pilots that find the
-//! batch (rule 1), then samples up to growing checkpoints. The stop rule is evaluated only at a checkpoint (rule 6),
+//! batch (rule 1) or, where the batch is given, one that warms up if the plan asks for it, then samples up to growing checkpoints. The stop rule is evaluated only at a checkpoint (rule 6),
 //! to limit peeking. Only `new` allocates memory, so that the allocator does not disturb the measurement.
 
 use super::clock::{Calibration, choose_batch};
@@ -49,6 +49,8 @@ pub struct Plan {
     pub batch_max: u64,
     /// A given batch instead of a search, if both sides must agree on it.
     pub batch: Option<u64>,
+    /// Operations before the first sample where the batch is given: no search warms anything up then. Default 0.
+    pub warm_up: u64,
     /// Seed of the reservoir and the bootstrap; default 1.
     pub seed: u64,
     /// The clock that times.
@@ -69,6 +71,7 @@ impl Default for Plan {
             round_time_ns: None,
             batch_max: 1 << 20,
             batch: None,
+            warm_up: 0,
             seed: 1,
             clock: Calibration::default(),
         }
@@ -85,6 +88,7 @@ impl Plan {
         self.samples_kept_max = self.samples_kept_max.max(100);
         self.round_max = self.round_max.max(PILOT);
         self.batch_max = self.batch_max.max(1);
+        self.warm_up = self.warm_up.min(self.batch_max);
         self.time_max_ns = if self.time_max_ns.is_nan() { 1e9 } else { self.time_max_ns };
         self
     }
@@ -95,7 +99,7 @@ impl Plan {
 pub enum RoundKind {
     /// The very first operation, stored separately.
     First,
-    /// Finding the batch; not part of the result.
+    /// Finding the batch, or warming up; not part of the result.
     Pilot,
     /// Samples.
     Main,
@@ -149,6 +153,7 @@ pub enum PushError {
 enum Phase {
     First,
     Pilot { step: u32, confirmed: bool },
+    WarmUp,
     Main,
     Done,
 }
@@ -221,6 +226,7 @@ impl Sampler {
                     let samples = if slow { PILOT_SLOW } else { PILOT };
                     Some(Round { samples, batch: self.batch, kind: RoundKind::Pilot })
                 }
+                Phase::WarmUp => Some(Round { samples: 1, batch: self.plan.warm_up, kind: RoundKind::Pilot }),
                 Phase::Main => self.main_round(),
                 Phase::Done => None,
             };
@@ -279,9 +285,13 @@ impl Sampler {
         match round.kind {
             RoundKind::First => {
                 self.first_ns = Some(total);
-                let search = self.plan.batch.is_none();
-                self.phase = if search { Phase::Pilot { step: 0, confirmed: false } } else { Phase::Main };
+                self.phase = match (self.plan.batch, self.plan.warm_up) {
+                    (None, _) => Phase::Pilot { step: 0, confirmed: false },
+                    (Some(_), 0) => Phase::Main,
+                    (Some(_), _) => Phase::WarmUp,
+                };
             }
+            RoundKind::Pilot if self.phase == Phase::WarmUp => self.phase = Phase::Main,
             RoundKind::Pilot => self.pilot(elapsed_ns),
             RoundKind::Main => {
                 self.main_ns += total;

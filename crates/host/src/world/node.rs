@@ -139,6 +139,19 @@ impl HostOps for Node {
         self.charge(each * n);
     }
 
+    fn charge_wait(&self, adapter: usize, slept: bool) {
+        let mut state = self.shared.lock();
+        let Some(fiber) = state.current else { return };
+        let last = state.fibers[fiber].last_adapter.replace(adapter);
+        drop(state);
+        if slept {
+            self.charge_step(Step::Wake, 1);
+        }
+        if last.is_some_and(|last| last != adapter) {
+            self.charge_step(Step::Turn, 1);
+        }
+    }
+
     /// The first pause measures the cost of a poll. Later ones wait for a signal on the fiber's nodes, and return at
     /// the first instant at which continuous polling would have seen it.
     fn pause(&self, wait: &mut WaitLoop) -> bool {

@@ -37,6 +37,8 @@ pub(super) struct Fiber {
     pub(super) last_signals: u64,
     /// When its last poll began.
     pub(super) last_poll: Time,
+    /// The adapter of its last wait in a library ([`crate::Host::charge_wait`]).
+    pub(super) last_adapter: Option<usize>,
     /// Its earliest timer in the queue.
     timer: Option<Time>,
     call: &'static str,
@@ -111,6 +113,7 @@ impl State {
             nodes,
             last_signals: 0,
             last_poll: begins,
+            last_adapter: None,
             timer: None,
             call: "its beginning",
             since: begins,

@@ -353,12 +353,11 @@ fn sixteen_thousand_fibers_run() {
 fn steps_cost_what_the_machine_sets() {
     let mut world = World::new(Config::default());
     let node = world.add_node("machine");
-    let [call, request, entry, event] = [1, 20, 300, 4000].map(Span::from_ns);
+    let steps = [1, 20, 300, 4000, 50_000, 600_000].map(Span::from_ns);
     let host = node.host();
     let fiber = move || {
         host.charge_step(Step::Match, 1000);
         assert_eq!(host.now(), Time::ZERO, "steps are free until a machine says better");
-        let steps = [call, request, entry, event];
         host.node().expect("a machine").set_costs(HostCosts { steps, ..HostCosts::default() });
         for (step, each) in Step::ALL.into_iter().zip(steps) {
             let before = host.now();
@@ -367,5 +366,33 @@ fn steps_cost_what_the_machine_sets() {
         }
     };
     world.spawn("rank", &[&node], fiber).expect("a fiber");
+    world.run().expect("an end");
+}
+
+/// Goal: a wait costs a wake-up only if it slept, and a turn only where the same thread waited for another adapter
+/// before. Method: two threads of one machine, each with adapters of its own.
+#[test]
+fn waits_cost_wake_ups_and_turns() {
+    let mut world = World::new(Config::default());
+    let node = world.add_node("machine");
+    let [wake, turn] = [1000, 30_000].map(Span::from_ns);
+    let steps = [Span::ZERO, Span::ZERO, Span::ZERO, Span::ZERO, wake, turn];
+    node.set_costs(HostCosts { steps, ..HostCosts::default() });
+    for thread in 0..2 {
+        let host = node.host();
+        let fiber = move || {
+            let cost = |adapter, slept| {
+                let before = host.now();
+                host.charge_wait(adapter, slept);
+                host.now() - before
+            };
+            let own = 10 * thread;
+            assert_eq!(cost(own, false), Span::ZERO, "its first wait");
+            assert_eq!(cost(own, true), wake);
+            assert_eq!(cost(own + 1, false), turn);
+            assert_eq!(cost(own, true), wake + turn);
+        };
+        world.spawn("thread", &[&node], fiber).expect("a fiber");
+    }
     world.run().expect("an end");
 }

@@ -32,13 +32,12 @@ impl CqOps for CqObject {
         let (mut network, _) = self.opened.lock_synced();
         let found = network.poll(self.key, wcs);
         let calls = &self.opened.calls;
-        if calls.sleeps
+        if calls.wake > Span::ZERO
             && let Some(rank) = self.opened.node.running()
         {
             let some = found.as_ref().is_ok_and(|count| *count > 0);
-            let (slept, turned) = network.record_poll(rank, self.opened.context, self.key, some);
+            let slept = network.record_poll(rank, self.key, some);
             self.opened.charge(if slept { calls.wake } else { Span::ZERO });
-            self.opened.charge(if turned { calls.turn } else { Span::ZERO });
         }
         drop(network);
         self.opened.charge(match found {

@@ -319,7 +319,6 @@ keys! {
         copy_mbps "MB/s (10^6 bytes)" 1..1_000_000: "rate of copies by the processor";
         thread_ns "ns" 0..1_000_000_000 = 0: "starting a thread and joining it later, for the calling thread";
         wake_ns "ns" 0..1_000_000_000 = 0: "waking up: a thread finds a completion after an empty poll of the same queue";
-        turn_ns "ns" 0..1_000_000_000 = 0: "switching: a thread finds a completion of another device than its last one";
         card_count "cards" 1..4 = 1: "cards of this kind in a machine";
     }
     /// Processor costs of libraries above the card, per step; zero unless a file gives them.
@@ -328,6 +327,8 @@ keys! {
         request_ns "ns" 0..1_000_000 = 0: "starting or completing a request of a library";
         match_ns "ns" 0..1_000_000 = 0: "comparing one list entry for a match";
         event_ns "ns" 0..1_000_000 = 0: "returning one event";
+        wake_ns "ns" 0..1_000_000_000 = 0: "waking up: a library's wait that has slept returns";
+        turn_ns "ns" 0..1_000_000_000 = 0: "switching: a thread's wait returns an event of another adapter than its last one";
     }
     /// Notifying the card of new requests.
     doorbell Doorbell {

@@ -69,22 +69,14 @@ struct CompletionQueue {
     armed: Option<bool>,
 }
 
-/// Results of a rank's polls.
-#[derive(Clone, Copy, Debug, Default)]
-struct PollHistory {
-    /// The last queue that it found empty since its last completion.
-    in_vain: Option<u32>,
-    /// The context of its last completion.
-    context: Option<u32>,
-}
-
 /// Completion queues and completion channels of all cards.
 #[derive(Default)]
 pub(super) struct Completions {
     queues: Slab<CompletionQueue>,
     /// The queues that have reported to each channel.
     channels: Slab<VecDeque<u32>>,
-    polls: BTreeMap<usize, PollHistory>,
+    /// The queue that each rank found empty since its last completion.
+    in_vain: BTreeMap<usize, u32>,
 }
 
 impl Completions {
@@ -207,17 +199,14 @@ impl Completions {
         Ok(wcs.len())
     }
 
-    /// Records a rank's poll of a queue of this opened device. If it found a completion, returns whether the
-    /// rank had polled this queue in vain and slept before, and whether its last completion was another
-    /// device's.
-    pub(super) fn record_poll(&mut self, rank: usize, context: u32, queue: u32, found: bool) -> (bool, bool) {
-        let polls = self.polls.entry(rank).or_default();
-        if !found {
-            polls.in_vain = Some(queue);
-            return (false, false);
+    /// Records a rank's poll of a queue. If it found a completion, returns whether the rank had polled this queue in
+    /// vain and slept before.
+    pub(super) fn record_poll(&mut self, rank: usize, queue: u32, found: bool) -> bool {
+        if found {
+            return self.in_vain.remove(&rank) == Some(queue);
         }
-        let slept = polls.in_vain.take() == Some(queue);
-        (slept, polls.context.replace(context).is_some_and(|last| last != context))
+        self.in_vain.insert(rank, queue);
+        false
     }
 }
 
@@ -276,12 +265,13 @@ mod tests {
     }
 
     #[test]
-    fn poll_after_an_empty_poll_counts_as_sleep_and_other_device_as_switch() {
+    fn poll_after_an_empty_poll_counts_as_sleep() {
         let mut all = Completions::default();
-        assert_eq!(all.record_poll(0, 1, 5, true), (false, false));
-        assert_eq!(all.record_poll(0, 1, 5, false), (false, false));
-        assert_eq!(all.record_poll(0, 1, 5, true), (true, false));
-        assert_eq!(all.record_poll(0, 2, 6, true), (false, true));
-        assert_eq!(all.record_poll(9, 1, 5, true), (false, false), "another rank");
+        assert!(!all.record_poll(0, 5, true));
+        assert!(!all.record_poll(0, 5, false));
+        assert!(!all.record_poll(9, 5, true), "another rank");
+        assert!(all.record_poll(0, 5, true));
+        assert!(!all.record_poll(0, 5, true), "it has not slept again");
+        assert!(!all.record_poll(0, 6, false) && !all.record_poll(0, 5, true), "another queue");
     }
 }

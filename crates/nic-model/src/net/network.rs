@@ -348,9 +348,9 @@ impl Network {
         completions.poll(cq, wcs, |slots| free(slots, qps, srqs))
     }
 
-    /// Records a rank's poll of a completion queue of this opened device; see [`Completions::record_poll`].
-    pub(crate) fn record_poll(&mut self, rank: usize, context: u32, cq: u32, found: bool) -> (bool, bool) {
-        self.completions.record_poll(rank, context, cq, found)
+    /// Records a rank's poll of a completion queue; see [`Completions::record_poll`].
+    pub(crate) fn record_poll(&mut self, rank: usize, cq: u32, found: bool) -> bool {
+        self.completions.record_poll(rank, cq, found)
     }
 }
 

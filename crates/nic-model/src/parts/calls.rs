@@ -32,10 +32,6 @@ pub(crate) struct CallCosts {
     /// The cost of waking up, for a thread that finds a completion after an unsuccessful poll of the same
     /// queue.
     pub(crate) wake: Span,
-    /// The cost of switching, for a thread that finds a completion of another device than before.
-    pub(crate) turn: Span,
-    /// Whether waking or switching takes time.
-    pub(crate) sleeps: bool,
     /// Whether the processor may have to wait before it can ring the doorbell again.
     pub(crate) drains: bool,
     /// Whether the processor notifies the card of polled completions and posted receives.
@@ -52,6 +48,8 @@ pub(crate) fn steps(params: &Params) -> [Span; Step::ALL.len()] {
             Step::Match => costs.match_ns,
             // Per message: continuing in the middle of one needs no call for its header.
             Step::Event => costs.event_ns + params.tcp.head_calls * params.host.poll_full_ns,
+            Step::Wake => costs.wake_ns,
+            Step::Turn => costs.turn_ns,
         })
     })
 }
@@ -80,8 +78,6 @@ impl CallCosts {
             fork: ns(h.thread_ns),
             steps: steps(params),
             wake: ns(h.wake_ns),
-            turn: ns(h.turn_ns),
-            sleeps: h.wake_ns + h.turn_ns > 0.0,
             drains: params.doorbell.drain_ns > 0.0,
             notifies: params.completion.notify_flag,
         }
@@ -128,13 +124,13 @@ mod tests {
     #[test]
     fn steps_of_libraries_cost_what_the_file_says() {
         let mut machine = Machine::load("mt23108-vapi").expect("a built-in machine");
-        assert_eq!(CallCosts::new(&machine.params).processor().steps, [Span::ZERO; 4], "nothing was said");
-        for (key, value) in [("call_ns", "100"), ("request_ns", "50"), ("match_ns", "7"), ("event_ns", "30")]
-        {
+        assert_eq!(CallCosts::new(&machine.params).processor().steps, [Span::ZERO; 6], "nothing was said");
+        let values = [("call_ns", "100"), ("request_ns", "50"), ("match_ns", "7"), ("event_ns", "30")];
+        for (key, value) in values.into_iter().chain([("wake_ns", "900"), ("turn_ns", "4000")]) {
             machine.set(&format!("software.{key}"), value).expect("a key");
         }
         let steps = CallCosts::new(&machine.params).processor().steps;
-        assert_eq!(steps, [100.0, 50.0, 7.0, 30.0].map(ns));
+        assert_eq!(steps, [100.0, 50.0, 7.0, 30.0, 900.0, 4000.0].map(ns));
         for (key, value) in [("tcp.head_calls", "2"), ("host.poll_full_ns", "400")] {
             machine.set(key, value).expect("a key");
         }

@@ -30,7 +30,7 @@ pub(crate) const EXPRESS_TWICE: &str = "bus.width_bytes=16";
 /// The links of that machine.
 pub(crate) const EXPRESS_LINK_TWICE: &str = "link.rate_mbps=4000";
 /// A thread loses no time when switching from one device's events to another's.
-pub(crate) const NO_TURNS: &str = "host.turn_ns=0";
+pub(crate) const NO_TURNS: &str = "software.turn_ns=0";
 /// Threads that start and join in no time.
 pub(crate) const FREE_THREADS: &str = "host.thread_ns=0";
 /// Calls of the processor.

@@ -309,7 +309,13 @@ impl Experiment for OverMpi {
         match self.what {
             What::Messages(Flow::Overlap) | What::Sided(_) => vec![Variant::default()],
             What::Messages(_) if self.is_rate() => over(&[Variant::default()], RANKS.factor, ranks),
-            What::Messages(_) => LAYERS.map(|layer| variant(&[(factor::LAYER, layer)])).into(),
+            What::Messages(flow) => {
+                let mut all: Vec<Variant> = LAYERS.map(|layer| variant(&[(factor::LAYER, layer)])).into();
+                if !quick && flow == Flow::PingPong {
+                    all.push(variant(&[(factor::LAYER, LAYERS[0]), (factor::PATH, join::PATHS[1])]));
+                }
+                all
+            }
             What::Collective(_) => over(&[Variant::default()], RANKS.factor, ranks),
             What::Begin => over(&over(&[Variant::default()], factor::QUANTITY, &COUNTS), RANKS.factor, ranks),
         }
