@@ -72,7 +72,7 @@ struct CheckMr {
 impl CheckMr {
     /// Reports a request that still uses the region. Receives that no message has met are left at the end of many programs.
     fn check_use(&self) {
-        for qp in self.shared.all_qps().into_iter().filter(|qp| qp.state() == QpState::ReadyToSend) {
+        for qp in self.shared.all_qps().into_iter().filter(|qp| qp.state() != QpState::Error) {
             let uses = |request: &&Request| request.sges.iter().any(|sge| sge.lkey == self.region.lkey);
             let in_use = |requests: &Lock<Requests>| {
                 let requests = requests.lock(&self.shared.host);
