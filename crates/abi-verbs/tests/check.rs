@@ -1,5 +1,5 @@
 //! The sanitizer in C: programs with a seeded mistake each, which it finds and names with the function that makes it; and a program
-//! without mistakes, of which it finds none.
+//! without mistakes, which has no findings.
 
 mod common;
 
@@ -163,7 +163,7 @@ fn right_program_has_no_findings_and_its_own_status() {
     }
 }
 
-/// Programs of others, each with the kinds of what is found: true findings, of which the reasons are below.
+/// Programs of others, each with the kinds of what is found: they are true, for the reasons below.
 const OTHERS: &[(&str, &str, &[&str])] = &[
     ("ibverbs-utils", "ibv_rc_pingpong -c", &[]),
     ("ibverbs-utils", "ibv_rc_pingpong -c -e -s 4097 -n 100", &[]),
@@ -225,4 +225,25 @@ fn findings_go_to_a_file_and_each_is_written_once() {
     let text = std::fs::read_to_string(&file).expect("findings");
     assert_eq!(text.matches("ibv_mr").count(), 2, "{text}");
     assert!(text.ends_with("findings\n") && kinds(&text).contains(&"leak"), "{text}");
+}
+
+/// The guide shows lines of the example, and its mistake is found.
+#[test]
+fn guide_shows_the_example() {
+    let (guide, example) =
+        (include_str!("../../../docs/guides/checking.md"), include_str!("../examples/journal.c"));
+    let (_, rest) = guide.split_once("```c\n").expect("some lines");
+    let (shown, _) = rest.split_once("```").expect("their end");
+    for line in shown.lines() {
+        assert!(example.contains(line), "{line}");
+    }
+    if !has_compiler() {
+        return;
+    }
+    let names = Names::new();
+    let program = compile(&names, "../../examples/journal.c");
+    let ended = end(names.command(&program, "check(shm)").spawn().expect("it starts"), "journal");
+    let text = said(&ended);
+    assert_eq!((kinds(&text), ended.status.code()), (vec!["buffer-changed"], Some(0)), "{text}");
+    assert!(text.contains("entry 0, entry 1 ... entry 7") && text.contains("write_line at "), "{text}");
 }

@@ -27,7 +27,7 @@ pub(crate) struct Card {
 const IB_PRIVATE_DATA: [u32; 3] = [56, 196, 148];
 
 static CARDS: [Card; 2] = [
-    // mlx5_calc_send_wqe: a work request has 1024 bytes, of which RC takes 192 for other segments, and 4 for the length.
+    // mlx5_calc_send_wqe: a work request has 1024 bytes; RC takes 192 for other segments, and 4 for the length.
     Card {
         name: "mlx5",
         about: "NVIDIA ConnectX-4 and later, BlueField",

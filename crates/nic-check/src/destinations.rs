@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::stack::Stack;
 
-/// Places that are compared with a new one: those that begin in front of its end, from the latest on.
+/// Ranges that are compared with a new range: they begin in front of its end, the latest first.
 const COMPARED: usize = 16;
 
 /// A request that writes to memory.

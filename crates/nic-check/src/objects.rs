@@ -1,4 +1,4 @@
-//! The objects that a C program holds: who creates each, and what is left at the end of the process. The C interface reports
+//! The objects that a C program holds: where each was created, and what is left at the end of the process. The C interface reports
 //! both, as only it knows which objects are the program's.
 
 use std::collections::{BTreeMap, HashMap};
@@ -38,7 +38,7 @@ pub fn ended(address: usize) {
     }
 }
 
-/// The program destroys an object, events of which it has taken and not acknowledged: the call waits for that.
+/// The program destroys an object whose events it has taken and not acknowledged: the call waits for that.
 pub fn unacknowledged(name: &str, address: usize, events: u32, call: &str) {
     let about = [("object", format!("{name} at {address:#x}")), ("events", events.to_string())];
     let what = format!(

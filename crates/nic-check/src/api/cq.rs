@@ -1,6 +1,6 @@
 //! Completion queues and channels.
 //!
-//! Data path: each completion ends the requests that it stands for, which are checked.
+//! Data path: each completion ends its request and unsignaled ones before it, which are checked.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -107,7 +107,7 @@ pub fn prepare(qp: &Qp, wr: &SendWr<'_>) {
     }
 }
 
-/// The program posts a request for which there is no place among those that the NIC gets later.
+/// The program posts a request that the C interface has no room to keep for later.
 pub fn refuse(qp: &Qp, wr: &SendWr<'_>) {
     if let Some(qp) = checked_qp(qp) {
         qp.refuse(wr);

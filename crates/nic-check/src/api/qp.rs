@@ -123,7 +123,7 @@ impl CheckQp {
         }
     }
 
-    /// The program posts a request for which there is no place among those that the NIC gets later.
+    /// The program posts a request that the C interface has no room to keep for later.
     pub(crate) fn refuse(&self, wr: &SendWr<'_>) {
         if self.shared.is_usable() {
             let mut prepared = self.prepared.lock(&self.shared.host);
