@@ -1,7 +1,7 @@
 //! The objects that a C program holds: where each was created, and what is left at the end of the process. The C interface reports
 //! both, as only it knows which objects are the program's.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ struct Living {
     number: u64,
 }
 
-static LIVING: Mutex<Option<HashMap<usize, Living>>> = Mutex::new(None);
+static LIVING: Mutex<Option<BTreeMap<usize, Living>>> = Mutex::new(None);
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
 /// An object was created at this address, which `end` ends.
@@ -56,7 +56,7 @@ pub fn end() -> Option<i32> {
     let left = unpoisoned(&LIVING).take().unwrap_or_default();
     if report::is_process() {
         let mut places: BTreeMap<(u64, &str), (Vec<usize>, Living)> = BTreeMap::new();
-        let mut firsts: HashMap<(Stack, &str), u64> = HashMap::new();
+        let mut firsts: BTreeMap<(Stack, &str), u64> = BTreeMap::new();
         let mut left: Vec<_> = left.into_iter().collect();
         left.sort_by_key(|(_, living)| living.number);
         for (address, living) in left {

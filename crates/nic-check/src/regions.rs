@@ -1,7 +1,7 @@
 //! [`Regions`]: the regions of a device, and the latest that were deregistered: a request with the key of one of those is a bug
 //! whose two places are known.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -78,7 +78,7 @@ impl Region {
 
 #[derive(Default)]
 struct Tables {
-    live: HashMap<u32, Arc<Region>>,
+    live: BTreeMap<u32, Arc<Region>>,
     dead: VecDeque<Arc<Region>>,
 }
 

@@ -1,6 +1,6 @@
 //! Findings: what is wrong, with the objects, the places in the program, and the remedy. Each is written once.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use crate::stack::Stack;
 const WRITTEN_MAX: u64 = 200;
 
 /// What a finding is about; its word begins the finding, for tests and for searches in the guide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     BufferChanged,
     ReceiveTouched,
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Its word.
+    /// The word in brackets that begins a finding of this kind.
     fn word(self) -> &'static str {
         match self {
             Self::BufferChanged => "buffer-changed",
@@ -120,7 +120,7 @@ impl Kind {
 
 /// Where findings are written, and what has been found.
 struct Report {
-    seen: Option<HashSet<(Kind, Stack)>>,
+    seen: Option<BTreeSet<(Kind, Stack)>>,
     file: Option<File>,
     exit: Option<i32>,
     process: u32,

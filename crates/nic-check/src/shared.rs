@@ -1,6 +1,6 @@
 //! [`Shared`]: the state that all objects of a device use.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     /// Whether any request was posted that the NIC gets later.
     pub(crate) has_prepared: AtomicBool,
     /// Queue pairs by their numbers in completions. One that is connected to itself has two.
-    qps: Mutex<HashMap<u32, Vec<Weak<CheckQp>>>>,
+    qps: Mutex<BTreeMap<u32, Vec<Weak<CheckQp>>>>,
 }
 
 impl Shared {

@@ -16,7 +16,7 @@ const CALLERS: &[&str] =
     &["_start", "__libc_start_main", "__libc_start_call_main", "start_thread", "clone", "clone3"];
 
 /// The calls of a thread at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stack {
     /// Return addresses; 0 behind the last.
     addresses: [usize; CALLS],
