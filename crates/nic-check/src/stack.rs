@@ -113,7 +113,7 @@ struct Mapping {
 
 /// The files that this process maps (proc_pid_maps(5)).
 fn mappings() -> Vec<Mapping> {
-    let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let text = host::bounded::kernel_text("/proc/self/maps").unwrap_or_default();
     let parse = |line: &str| {
         let mut words = line.split(' ');
         let (start, end) = words.next()?.split_once('-')?;
