@@ -14,7 +14,7 @@ const ROWS: [&[&str]; 10] = [
     &["abi-link", "collectives", "datatypes", "host", "iwarp", "mpi-fortran", "rdma-abi", "uaccess"],
     &["auth", "ffi", "pmi", "results", "trace", "verbs"],
     &["conformance", "nic-util", "report"],
-    &["nic-shm", "nic-iwarp", "nic-rails", "nic-model", "nic-hw", "nic-faults", "nic-trace"],
+    &["nic-shm", "nic-iwarp", "nic-rails", "nic-model", "nic-hw", "nic-faults", "nic-trace", "nic-check"],
     &["fabric", "transport", "dapl"],
     &["portals"],
     &["mpi"],

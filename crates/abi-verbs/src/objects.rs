@@ -37,6 +37,7 @@ pub(crate) struct Context {
 impl Object for Context {
     type C = verbs_context;
     const NAME: &'static str = "ibv_context";
+    const END: Option<&'static str> = Some("ibv_close_device");
     const HANDLE_AT: usize = std::mem::offset_of!(verbs_context, context);
     const PLACES: usize = 4096;
     fn slab() -> &'static Slab<Self> {
@@ -134,6 +135,7 @@ pub(crate) struct Pd {
 impl Object for Pd {
     type C = ibv_pd;
     const NAME: &'static str = "ibv_pd";
+    const END: Option<&'static str> = Some("ibv_dealloc_pd");
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Pd> = Slab::new();
@@ -160,6 +162,7 @@ pub(crate) struct Channel {
 impl Object for Channel {
     type C = ibv_comp_channel;
     const NAME: &'static str = "ibv_comp_channel";
+    const END: Option<&'static str> = Some("ibv_destroy_comp_channel");
     const PLACES: usize = 1 << 14;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Channel> = Slab::new();
@@ -188,6 +191,7 @@ impl Object for Cq {
     // The extended type, since every queue supports `ibv_start_poll(3)`.
     type C = ibv_cq_ex;
     const NAME: &'static str = "ibv_cq";
+    const END: Option<&'static str> = Some("ibv_destroy_cq");
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Cq> = Slab::new();
@@ -208,6 +212,7 @@ pub(crate) struct Srq {
 impl Object for Srq {
     type C = ibv_srq;
     const NAME: &'static str = "ibv_srq";
+    const END: Option<&'static str> = Some("ibv_destroy_srq");
     const PLACES: usize = 1 << 14;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Srq> = Slab::new();
@@ -250,6 +255,7 @@ unsafe impl Sync for Qp {}
 impl Object for Qp {
     type C = ibv_qp_ex;
     const NAME: &'static str = "ibv_qp";
+    const END: Option<&'static str> = Some("ibv_destroy_qp");
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Qp> = Slab::new();
@@ -395,6 +401,7 @@ pub(crate) enum LocalEnd {
 impl Object for CmId {
     type C = rdma_cm_id;
     const NAME: &'static str = "rdma_cm_id";
+    const END: Option<&'static str> = Some("rdma_destroy_id");
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<CmId> = Slab::new();
@@ -482,6 +489,7 @@ impl PendingCmEvent {
 impl Object for EventChannel {
     type C = rdma_event_channel;
     const NAME: &'static str = "rdma_event_channel";
+    const END: Option<&'static str> = Some("rdma_destroy_event_channel");
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<EventChannel> = Slab::new();

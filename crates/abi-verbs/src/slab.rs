@@ -33,6 +33,8 @@ pub(crate) trait Object: Sized + Send + Sync + 'static {
     const NAME: &'static str;
     /// Offset from the first byte to the address that programs hold.
     const HANDLE_AT: usize = 0;
+    /// The function that destroys it, for objects that a program must destroy.
+    const END: Option<&'static str> = None;
     /// Maximum number of objects.
     const PLACES: usize;
     /// The slab of this type.
@@ -121,7 +123,11 @@ impl<T: Object> Slab<T> {
             (*place.body.get()).write(body);
         }
         place.is_live.store(true, Ordering::Release);
-        Ok(Held { place }.handle())
+        let handle = Held { place }.handle();
+        if let Some(end) = T::END.filter(|_| fabric::is_checked()) {
+            fabric::created(handle.0.addr(), T::NAME, end);
+        }
+        Ok(handle)
     }
 
     #[inline]
@@ -146,6 +152,7 @@ impl<T: Object> Slab<T> {
         if !held.place.is_live.swap(false, Ordering::AcqRel) {
             return Err(errno!(INVAL, "the {} was destroyed by another thread; destroy it once", T::NAME));
         }
+        held.handle().keep_from_program();
         // SAFETY: it was live, so written, and only one caller clears the flag; a concurrent use breaks the rule above. Test: as above.
         let body = unsafe { (*held.place.body.get()).assume_init_read() };
         let first = self.places.get().map_or(0, |places| places.as_ptr().addr());
@@ -204,6 +211,11 @@ impl<T: Object> Handle<T> {
         self.0.cast()
     }
 
+    /// The address, as a number.
+    pub(crate) fn addr(self) -> usize {
+        self.0.addr()
+    }
+
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -230,6 +242,13 @@ impl<T: Object> Handle<T> {
                 INVAL,
                 "{self:?} is the address of no {name}; pass the pointer that this library has returned"
             )
+        }
+    }
+
+    /// The library destroys the object itself, or keeps it: it is not the program's.
+    pub(crate) fn keep_from_program(self) {
+        if T::END.is_some() && fabric::is_checked() {
+            fabric::ended(self.0.addr());
         }
     }
 

@@ -39,9 +39,21 @@ pub(crate) fn engine_of(name: &str) -> Answer<Arc<Engine>> {
     Ok(engine)
 }
 
+/// Reports what is left of a process that is checked, and replaces its exit status where the user wants that.
+fn end_check() -> Vec<String> {
+    if let Some(status) = fabric::end_check() {
+        // The process is exiting: the C library goes on with the functions that are left, and then uses this status.
+        std::process::exit(status);
+    }
+    Vec::new()
+}
+
 fn open(name: &str) -> verbs::Result<Arc<Engine>> {
     if fabric::is_wrapped(name) {
         ffi::log::report_at_exit(fabric::end_report);
+    }
+    if fabric::has_check(name) {
+        ffi::log::report_at_exit(end_check);
     }
     let device = fabric::open(name, &host::real::host())?;
     let cm = device.create_cm()?;

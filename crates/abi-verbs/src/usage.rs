@@ -6,6 +6,7 @@ use host::EventCount;
 
 use crate::answer::Answer;
 use crate::errno::errno;
+use crate::slab::{Held, Object};
 
 /// Counts the objects that use this one, which cannot be destroyed before them.
 #[derive(Default)]
@@ -51,10 +52,14 @@ impl EventAcks {
         host::real::host().notify(&self.changed);
     }
 
-    /// Waits until all are acknowledged, as the manual pages of `ibv_destroy_*` require.
-    pub(crate) fn await_all(&self) {
+    /// Waits until all events of an object are acknowledged by `call`, as the manual pages of `ibv_destroy_*` require.
+    pub(crate) fn await_all<T: Object>(&self, object: Held<T>, call: &str) {
         let look = || (self.open.load(Ordering::Acquire) == 0).then_some(());
         if look().is_none() {
+            if fabric::is_checked() {
+                let open = self.open.load(Ordering::Relaxed);
+                fabric::unacknowledged(T::NAME, object.handle().addr(), open, call);
+            }
             host::real::host().wait("acknowledgements", &self.changed, None, look);
         }
     }

@@ -6,10 +6,11 @@
 //! several cards, or cards with several ports, has a rail for each port of each card, numbered from 0: `model:connectx-multihca@1`
 //! is one of them, and `model:connectx-multihca` the first card with all its ports. Several devices as one are
 //! `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`, and `faults(shm,rules=FILE)` is a device whose requests fail by rules,
-//! `trace(shm,file=FILE)` one whose use is recorded. `model:seastar` has no queue pairs: it runs programs ([`verbs::Firmware`]), and
+//! `trace(shm,file=FILE)` one whose use is recorded, `check(shm)` one whose use is checked. `model:seastar` has no queue pairs: it runs programs ([`verbs::Firmware`]), and
 //! [`profile`] reports where the time of their messages is spent.
 #![forbid(unsafe_code)]
 
+mod checked;
 mod faults;
 mod hw;
 mod iwarp;
@@ -25,6 +26,10 @@ use std::sync::mpsc;
 
 use host::Host;
 use host::world::{self, World};
+pub use nic_check::{
+    Message as CheckedMessage, check_private_data, check_wait, created, end as end_check, ended,
+    is_on as is_checked, prepare as prepare_checked, refuse as refuse_checked, reported_attr, unacknowledged,
+};
 pub use nic_faults::request as fault_request;
 pub use nic_hw::CardInfo;
 pub use nic_model::{
@@ -92,6 +97,12 @@ pub fn check(name: &str) -> Result<()> {
         check_trace_once(name, trace.below)?;
         return check(trace.below);
     }
+    if let Some(checked) = checked::parse(name) {
+        let checked = checked?;
+        checked.options.check()?;
+        check_check_once(name, checked.below)?;
+        return check(checked.below);
+    }
     match rails::parse(name) {
         Some(rails) => rails.map(drop),
         None => {
@@ -115,6 +126,16 @@ fn check_faults_once(name: &str, below: &str) -> Result<()> {
 fn check_trace_once(name: &str, below: &str) -> Result<()> {
     let why = "it is recorded twice; write trace(DEVICE) once";
     if has_trace(below) {
+        Err(Error::Invalid(format!("'{name}' is not a device name: {why}")))
+    } else {
+        Ok(())
+    }
+}
+
+/// Refuses a name with a check of a device that is checked.
+fn check_check_once(name: &str, below: &str) -> Result<()> {
+    let why = "it is checked twice; write check(DEVICE) once";
+    if has_check(below) {
         Err(Error::Invalid(format!("'{name}' is not a device name: {why}")))
     } else {
         Ok(())
@@ -154,10 +175,11 @@ pub fn below(name: &str) -> &str {
     next_below(name).map_or(name, below)
 }
 
-/// The name of the device below a device of faults or of a trace; `None` for other names.
+/// The name of the device below a device of faults, of a trace or of a check; `None` for other names.
 fn next_below(name: &str) -> Option<&str> {
     let of_faults = || Some(faults::parse(name)?.ok()?.below);
-    of_faults().or_else(|| Some(trace::parse(name)?.ok()?.below))
+    let of_trace = || Some(trace::parse(name)?.ok()?.below);
+    of_faults().or_else(of_trace).or_else(|| Some(checked::parse(name)?.ok()?.below))
 }
 
 /// Whether there is something in front of the device: then [`end_report`] has to be called when the process ends.
@@ -185,6 +207,16 @@ pub fn has_faults(name: &str) -> bool {
 /// Whether the use of the device, or of one below it, is recorded or counted.
 pub fn has_trace(name: &str) -> bool {
     trace::parse(name).is_some() || next_below(name).is_some_and(has_trace)
+}
+
+/// Whether the use of the device, or of one below it, is checked.
+pub fn has_check(name: &str) -> bool {
+    checked::parse(name).is_some() || next_below(name).is_some_and(has_check)
+}
+
+/// The options of a device that is checked, in their written form, each with its meaning.
+pub fn check_options() -> Vec<(&'static str, &'static str)> {
+    checked::options()
 }
 
 /// The options of a device that is recorded, in their written form, each with its meaning.
@@ -219,7 +251,7 @@ pub fn served() -> impl Iterator<Item = &'static str> {
 }
 
 /// A device's name without its side, which another host does not have: `iwarp(crc=on)` of `iwarp@10.0.0.1(crc=on)`, `hw:mlx5_0`
-/// of `hw:mlx5_0@2`. Neither has another host the faults or the trace of the device, or its capture, which is a file here.
+/// of `hw:mlx5_0@2`. Neither has another host the faults, the trace or the check of the device, or its capture, which is a file here.
 pub fn without_side(name: &str) -> String {
     let name = below(name);
     let end = name.find('(').unwrap_or(name.len());
@@ -263,6 +295,9 @@ pub fn rails_of(name: &str) -> Result<Vec<String>> {
     if let Some(trace) = trace::parse(name) {
         return rails_of(trace?.below);
     }
+    if let Some(checked) = checked::parse(name) {
+        return rails_of(checked?.below);
+    }
     if let Some(rails) = rails::parse(name) {
         return Ok(rails?.names.into_iter().map(str::to_owned).collect());
     }
@@ -289,6 +324,11 @@ pub fn open(name: &str, host: &Host) -> Result<Device> {
         let trace = trace?;
         check_trace_once(name, trace.below)?;
         return Ok(trace.open(&open(trace.below, host)?)?.named(name.trim()));
+    }
+    if let Some(checked) = checked::parse(name) {
+        let checked = checked?;
+        check_check_once(name, checked.below)?;
+        return Ok(checked.open(&open(checked.below, host)?)?.named(name.trim()));
     }
     let device = match rails::parse(name) {
         Some(rails) => rails?.open(host),

@@ -1,5 +1,6 @@
 //! The command line: all options with their help, and examples for each command.
 
+mod check;
 pub(crate) mod fail_if;
 pub(crate) mod mpi;
 mod target;
@@ -15,6 +16,7 @@ use bench::plan::DEFAULT_PORT;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::sizes::{self, Sizes};
+pub(crate) use check::{CheckArgs, Level};
 use fail_if::Condition;
 pub(crate) use mpi::{ExplainMpiArgs, MpiccArgs, MpirunArgs, NextProgram, ProgramArgs};
 pub(crate) use target::Target;
@@ -393,6 +395,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SEED")]
     pub(crate) chaos: Option<u64>,
     #[command(flatten)]
+    pub(crate) check: CheckArgs,
+    #[command(flatten)]
     pub(crate) record: RecordArgs,
     /// Name of the adapter for the program (with --dat)
     #[arg(long, value_name = "NAME", default_value = "nicety", requires = "dat")]
@@ -428,6 +432,7 @@ EXAMPLES
   nicety run --log calls:calls.txt -- ./program                   with a log of all calls
   nicety run --faults rules.toml -- ./program                     whose third write fails, for example
   nicety run --trace put.trace -- ./put                           recorded; then: nicety trace put.trace
+  nicety run --check --check-exit 9 -- ./program                  exits with 9 if it uses verbs in a wrong way
   nicety run --rnic -- rping -s                                   on devices that look like iWARP
   eval \"$(nicety run --print-env --device iwarp@10.0.0.1)\"       for all programs of this shell
   nicety run --dat -- dtest -P nicety

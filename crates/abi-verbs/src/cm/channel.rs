@@ -15,6 +15,13 @@ pub(crate) fn rdma_create_event_channel() -> Answer<Handle<EventChannel>> {
     EventChannel::slab().insert(seen, EventChannel { events })
 }
 
+/// The channel of one identifier, which is destroyed with it.
+pub(crate) fn of_one_id() -> Answer<Handle<EventChannel>> {
+    let channel = rdma_create_event_channel()?;
+    channel.keep_from_program();
+    Ok(channel)
+}
+
 pub(crate) fn rdma_destroy_event_channel(channel: Handle<EventChannel>) -> Answer {
     channel.lookup()?.remove().map(drop)
 }

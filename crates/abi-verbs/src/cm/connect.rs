@@ -118,6 +118,14 @@ fn parameters(
 
 fn private_data(state: &CmIdState, message: MessageKind, place: *const c_void, len: u8) -> Answer<Vec<u8>> {
     let most = private_data_max(message, state.is_datagram);
+    if let (true, false, Ok(engine)) = (fabric::is_checked(), state.is_datagram, state.engine()) {
+        let message = match message {
+            MessageKind::Request => fabric::CheckedMessage::Connect,
+            MessageKind::Reply => fabric::CheckedMessage::Accept,
+            MessageKind::Rejection => fabric::CheckedMessage::Reject,
+        };
+        fabric::check_private_data(&engine.device, message, len.into());
+    }
     if len > most {
         return Err(errno!(
             INVAL,

@@ -63,7 +63,7 @@ pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
     drop((ended, ports));
     drop(channel::remove_events(channel, id));
     acknowledge(held);
-    held.events.await_all();
+    held.events.await_all(held, "rdma_ack_cm_event");
     drop(held.remove()?);
     if is_sync { channel::rdma_destroy_event_channel(channel) } else { Ok(()) }
 }
@@ -80,7 +80,7 @@ pub(crate) fn acknowledge(id: Held<CmId>) {
 pub(crate) fn rdma_migrate_id(id: Handle<CmId>, channel: Handle<EventChannel>) -> Answer {
     let held = id.lookup()?;
     let is_sync = channel.is_null();
-    let channel = if is_sync { channel::rdma_create_event_channel()? } else { channel.lookup()?.handle() };
+    let channel = if is_sync { channel::of_one_id()? } else { channel.lookup()?.handle() };
     let (before, was_sync) = {
         let mut state = lock(&held.state);
         let before = (state.channel, state.is_sync);

@@ -24,7 +24,7 @@ pub(crate) fn create_id(
     space: c_int,
 ) -> Answer<Handle<CmId>> {
     let is_sync = channel.is_null();
-    let channel = if is_sync { channel::rdma_create_event_channel()? } else { channel.lookup()?.handle() };
+    let channel = if is_sync { channel::of_one_id()? } else { channel.lookup()?.handle() };
     // SAFETY: addresses, numbers and pointers, which may be zero. Test: `connections_are_made_by_addresses` in tests/programs.rs.
     let mut seen: rdma_cm_id = unsafe { std::mem::zeroed() };
     seen.channel = channel.cast();

@@ -26,6 +26,9 @@ pub(crate) fn context(device: usize) -> Answer<Handle<Context>> {
         errno!(NODEV, "NICETY_VERBS_DEVICES names no such device; nicety run --device adds one")
     })?)?;
     let pd = pd::ibv_alloc_pd(context)?;
+    // They stay until the process ends.
+    context.keep_from_program();
+    pd.keep_from_program();
     all.push(Shared { process, device, context, pd });
     Ok(context)
 }

@@ -36,7 +36,7 @@ fn count(count: u32) -> c_int {
 
 fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
     let guid = guid(&context.device.lookup()?.name);
-    let attr: &DeviceAttr = context.engine.device.attr();
+    let attr: &DeviceAttr = &fabric::reported_attr(&context.engine.device);
     let atomic = match attr.atomic_cap {
         AtomicCap::None => n::IBV_ATOMIC_NONE,
         // Like cards, although the atomicity may include processors: UCX and others check for this value.

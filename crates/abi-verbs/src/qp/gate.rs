@@ -72,6 +72,9 @@ impl Gate {
                     NOMEM,
                     "the send queue is full: {room} requests (cap.max_send_wr) wait for the connection; wait until it is established"
                 );
+                if fabric::is_checked() {
+                    fabric::refuse_checked(qp, wr);
+                }
                 return Err((taken, full));
             }
             check(qp, wr).map_err(|why| (taken, why))?;
@@ -79,6 +82,9 @@ impl Gate {
                 Data::Sges(sges) => KeptData::Sges(sges.to_vec()),
                 Data::Inline(bytes) => KeptData::Inline(bytes.to_vec()),
             };
+            if fabric::is_checked() {
+                fabric::prepare_checked(qp, wr);
+            }
             waiting.kept.push(Kept { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, data });
         }
         Ok(())

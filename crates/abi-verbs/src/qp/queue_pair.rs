@@ -225,7 +225,7 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
         objects.qps.remove(&number);
         device_qp.unregister(engine, &mut objects);
     }
-    qp.events.await_all();
+    qp.events.await_all(qp, "ibv_ack_async_event");
     let Qp { pd, send_cq, recv_cq, srq, current, .. } = qp.remove()?;
     drop(current);
     engine.into_iter().for_each(|engine| engine.pairing.free_number(number));

@@ -21,6 +21,7 @@ pub(crate) struct Ah {
 impl Object for Ah {
     type C = ibv_ah;
     const NAME: &'static str = "ibv_ah";
+    const END: Option<&'static str> = Some("ibv_destroy_ah");
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Ah> = Slab::new();

@@ -49,5 +49,9 @@ pub(crate) fn ibv_get_cq_event(
         cq_context.set(found.c_part().cq_context);
         return Ok(None);
     }
-    fd_to_wait_for(&channel.fd)
+    let waits = fd_to_wait_for(&channel.fd)?;
+    if fabric::is_checked() {
+        fabric::check_wait(&channel.channel);
+    }
+    Ok(waits)
 }

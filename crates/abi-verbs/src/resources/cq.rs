@@ -122,8 +122,8 @@ pub(crate) fn ibv_destroy_cq(cq: Handle<Cq>) -> Answer {
     if let Some(channel) = cq.channel {
         lock(&channel.cqs).remove(&number);
     }
-    cq.notified.await_all();
-    cq.events.await_all();
+    cq.notified.await_all(cq, "ibv_ack_cq_events");
+    cq.events.await_all(cq, "ibv_ack_async_event");
     let body = cq.remove()?;
     if let Some(channel) = body.channel {
         channel.users.leave();

@@ -21,6 +21,7 @@ pub(crate) struct Dm {
 impl Object for Dm {
     type C = ibv_dm;
     const NAME: &'static str = "ibv_dm";
+    const END: Option<&'static str> = Some("ibv_free_dm");
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Dm> = Slab::new();

@@ -21,6 +21,7 @@ pub(crate) struct Mr {
 impl Object for Mr {
     type C = ibv_mr;
     const NAME: &'static str = "ibv_mr";
+    const END: Option<&'static str> = Some("ibv_dereg_mr");
     const PLACES: usize = 1 << 20;
     fn slab() -> &'static Slab<Self> {
         static SLAB: Slab<Mr> = Slab::new();

@@ -104,7 +104,7 @@ pub(crate) fn ibv_destroy_srq(srq: Handle<Srq>) -> Answer {
     if let Ok(context) = srq.context.lookup() {
         lock(&context.engine.objects).srqs.remove(&srq.srq.id());
     }
-    srq.events.await_all();
+    srq.events.await_all(srq, "ibv_ack_async_event");
     srq.remove()?.pd.users.leave();
     Ok(())
 }

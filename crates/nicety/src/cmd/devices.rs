@@ -50,8 +50,11 @@ pub(crate) struct Limit {
 /// # Errors
 /// Output that cannot be written.
 pub(crate) fn run(args: &DevicesArgs) -> Outcome {
-    let devices: Vec<ListedDevice> =
-        fabric::list().into_iter().chain([rails(), faults(), traced()]).map(open_and_describe).collect();
+    let devices: Vec<ListedDevice> = fabric::list()
+        .into_iter()
+        .chain([rails(), faults(), traced(), checked()])
+        .map(open_and_describe)
+        .collect();
     let (width, colour) = (Stream::Out.width(), Stream::Out.colour());
     if args.json {
         Stream::Out.json(&Document { schema: SCHEMA, devices })?;
@@ -93,6 +96,16 @@ fn traced() -> DeviceInfo {
         name: "trace(shm)".to_owned(),
         about: "any device, whose use is recorded or counted; trace(iwarp@A,file=FILE)".to_owned(),
         options: fabric::trace_options(),
+        ..faults()
+    }
+}
+
+/// A representative entry for devices whose use is checked.
+fn checked() -> DeviceInfo {
+    DeviceInfo {
+        name: "check(shm)".to_owned(),
+        about: "any device, wrong uses of which are reported; check(iwarp@A,strict=on)".to_owned(),
+        options: fabric::check_options(),
         ..faults()
     }
 }

@@ -48,7 +48,7 @@ fn wrap_one(device: &str, args: &RecordArgs) -> Result<String, Failure> {
 }
 
 /// A path from the root that can be part of a device's name.
-fn part_of_name(file: &Path, option: &str) -> Result<String, Failure> {
+pub(super) fn part_of_name(file: &Path, option: &str) -> Result<String, Failure> {
     let path = whole_path(file, option)?;
     let text = path.to_str().filter(|path| !path.contains([',', ';', '(', ')', '"']));
     text.map(str::to_owned).ok_or_else(|| {

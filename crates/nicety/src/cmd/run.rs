@@ -1,6 +1,7 @@
 //! `nicety run`: runs an existing program on our devices. It replaces its own process by the program, so that signals and the
 //! exit status are the program's own.
 
+mod checked;
 mod verbs;
 
 use std::ffi::OsString;
@@ -34,6 +35,7 @@ pub(crate) fn run(mut args: RunArgs) -> Outcome {
     args.devices = wrapped(&args.devices, &captured)?;
     add_faults(&mut args)?;
     args.devices = wrapped(&args.devices, &RecordArgs { pcap: None, ..args.record.clone() })?;
+    args.devices = checked::wrap(args.devices, &args.check)?;
     let args = &args;
     for device in &args.devices {
         fabric::check(device).map_err(Failure::usage)?;
@@ -196,6 +198,7 @@ fn write_config(text: &str) -> Result<File, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::CheckArgs;
 
     fn args(device: &str, command: &[&str]) -> RunArgs {
         RunArgs {
@@ -203,6 +206,7 @@ mod tests {
             devices: vec![device.to_owned()],
             faults: None,
             chaos: None,
+            check: CheckArgs::default(),
             ia: "nicety".to_owned(),
             log: None,
             record: RecordArgs::default(),

@@ -1,0 +1,167 @@
+//! Protection domains and regions, and shared receive queues.
+
+use std::sync::Arc;
+
+use host::Lock;
+use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast};
+use verbs::{Access, Buf, QpState, RecvWr, Result, SrqInit};
+
+use crate::api::cq::CheckCq;
+use crate::api::qp::CheckQp;
+use crate::regions::Region;
+use crate::report::{Kind, find};
+use crate::requests::{Request, Requests};
+use crate::shared::Shared;
+use crate::stack::Stack;
+
+pub(crate) struct CheckPd {
+    pub(crate) below: Arc<dyn PdOps>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+fn cq_of(cq: &Arc<dyn CqOps>) -> Result<Arc<CheckCq>> {
+    downcast(cq.clone(), "the completion queue")
+}
+
+impl CheckPd {
+    fn registered(&self, below: Box<dyn MrOps>, access: Access, buf: Option<&Buf>) -> Box<dyn MrOps> {
+        let region = Arc::new(Region::new((below.lkey(), below.rkey()), below.addr(), access, buf));
+        self.shared.regions.add(&region);
+        Box::new(CheckMr { below: Some(below), region, shared: self.shared.clone() })
+    }
+}
+
+impl PdOps for CheckPd {
+    fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
+        Ok(self.registered(self.below.reg_mr(buf, access)?, access, Some(buf)))
+    }
+
+    fn reg_all(&self, access: Access) -> Result<Box<dyn MrOps>> {
+        Ok(self.registered(self.below.reg_all(access)?, access, None))
+    }
+
+    fn create_qp(&self, parts: &QpParts) -> Result<Arc<dyn QpOps>> {
+        let srq = parts.srq.as_ref().map(|srq| downcast(srq.clone(), "the shared receive queue"));
+        let srq: Option<Arc<CheckSrq>> = srq.transpose()?;
+        let cqs = (cq_of(&parts.send_cq)?, cq_of(&parts.recv_cq)?);
+        if let Some(card) = self.shared.card {
+            card.check_qp(&parts.cap, srq.is_some());
+        }
+        let below = self.below.create_qp(&QpParts {
+            send_cq: cqs.0.below.clone(),
+            recv_cq: cqs.1.below.clone(),
+            srq: srq.as_ref().map(|srq| srq.below.clone()),
+            ..parts.clone()
+        })?;
+        Ok(CheckQp::new(&self.shared, below, parts, cqs, srq))
+    }
+
+    fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
+        let (below, shared) = (self.below.create_srq(init)?, self.shared.clone());
+        Ok(Arc::new(CheckSrq { below, shared, receives: Lock::new(Requests::default()) }))
+    }
+}
+
+struct CheckMr {
+    /// `None` after the region was deregistered.
+    below: Option<Box<dyn MrOps>>,
+    region: Arc<Region>,
+    shared: Arc<Shared>,
+}
+
+impl CheckMr {
+    /// Reports a request that still uses the region. Receives that no message has met are left at the end of many programs.
+    fn check_use(&self) {
+        for qp in self.shared.all_qps().into_iter().filter(|qp| qp.state() != QpState::Error) {
+            let uses = |request: &&Request| request.sges.iter().any(|sge| sge.lkey == self.region.lkey);
+            let in_use = |requests: &Lock<Requests>| {
+                let requests = requests.lock(&self.shared.host);
+                requests.iter().find(uses).map(|request| (request.text.to_string(), request.posted))
+            };
+            let found = in_use(&qp.sends)
+                .or_else(|| in_use(&qp.prepared))
+                .or_else(|| self.shared.is_strict.then(|| in_use(&qp.receives)).flatten());
+            let Some((text, posted)) = found else { continue };
+            let about = [("region", self.region.text()), ("request", text)];
+            let what = "a region was deregistered while an outstanding request used it";
+            find(Kind::RegionInUse, what, &about, &[("deregistered", Stack::here()), ("posted", posted)]);
+            return;
+        }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let Some(below) = self.below.take() else { return Ok(()) };
+        if self.shared.is_usable() {
+            self.check_use();
+            if let Err(why) = self.region.check_presence() {
+                let what = format!("the memory of a region was gone before it was deregistered: {why}");
+                let stacks = [("deregistered", Stack::here()), ("registered", self.region.registered)];
+                find(Kind::MemoryGone, &what, &[("region", self.region.text())], &stacks);
+            }
+            self.shared.regions.end(&self.region);
+        }
+        below.dereg()
+    }
+}
+
+impl Drop for CheckMr {
+    fn drop(&mut self) {
+        // As when the region below is dropped.
+        let _ = self.end();
+    }
+}
+
+impl MrOps for CheckMr {
+    fn lkey(&self) -> u32 {
+        self.region.lkey
+    }
+
+    fn rkey(&self) -> u32 {
+        self.region.rkey
+    }
+
+    fn addr(&self) -> u64 {
+        self.below.as_ref().map_or(0, |below| below.addr())
+    }
+
+    fn dereg(mut self: Box<Self>) -> Result<()> {
+        self.end()
+    }
+}
+
+pub(crate) struct CheckSrq {
+    pub(crate) below: Arc<dyn SrqOps>,
+    shared: Arc<Shared>,
+    pub(crate) receives: Lock<Requests>,
+}
+
+impl Drop for CheckSrq {
+    fn drop(&mut self) {
+        if self.shared.is_usable() {
+            self.receives.get_mut().clear(&self.shared);
+        }
+    }
+}
+
+impl SrqOps for CheckSrq {
+    fn id(&self) -> u32 {
+        self.below.id()
+    }
+
+    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        if !self.shared.is_usable() {
+            return self.below.post_recv(wr);
+        }
+        let mut receives = self.receives.lock(&self.shared.host);
+        receives.push(Request::receive(&self.shared, &format!("srq {}", self.below.id()), wr));
+        self.below.post_recv(wr).inspect_err(|_| drop(receives.take_back(&self.shared)))
+    }
+
+    fn arm_limit(&self, limit: u32) -> Result<()> {
+        self.below.arm_limit(limit)
+    }
+
+    fn limit(&self) -> u32 {
+        self.below.limit()
+    }
+}
