@@ -15,6 +15,7 @@
 //! | `cards` | limits of cards |
 //! | `objects` | objects of C programs, for what is left at the end |
 //! | `shared` | the state that all objects of a device share |
+//! | `queue_pairs` | an opened device with its queue pairs |
 //! | `api` | the objects of `verbs` |
 
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ mod api;
 mod cards;
 mod destinations;
 mod objects;
+mod queue_pairs;
 mod regions;
 mod report;
 mod requests;

@@ -205,11 +205,11 @@ fn paragraph(kind: Kind, what: &str, about: &[(&str, String)], stacks: &[(&str, 
 
 /// Writes a text by one call, so that those of several processes do not mix.
 fn write(report: &mut Report, text: &str) {
-    // If it cannot be written, there is no better place to report that.
-    let _ = match &mut report.file {
-        Some(file) => file.write_all(text.as_bytes()),
-        None => std::io::stderr().write_all(text.as_bytes()),
-    };
+    match &mut report.file {
+        // If it cannot be written, there is no better place to report that.
+        Some(file) => drop(file.write_all(text.as_bytes())),
+        None => host::real::remark_lines(text),
+    }
 }
 
 /// Writes the number of findings at the end of the process. Returns the exit status that it should have, if not its own.

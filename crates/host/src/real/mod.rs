@@ -15,7 +15,7 @@ pub use clock::{Clock, CycleStamp};
 pub use cores::{allowed_cores, is_oversubscribed, online_cores, other_core, pin_to_core};
 pub use folder::{find_user_folder, network_namespace, user_folder};
 pub use ignored::is_ignored;
-pub use remark::{remark, remark_to};
+pub use remark::{remark, remark_lines, remark_to};
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};

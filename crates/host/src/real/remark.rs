@@ -1,4 +1,4 @@
-//! [`remark`] and [`remark_to`]: messages of the command and the C libraries on standard error, or in a file.
+//! [`remark`], [`remark_lines`] and [`remark_to`]: messages of the command and the C libraries on standard error, or in a file.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -10,6 +10,12 @@ use crate::plain;
 /// write is ignored, as there is nowhere to report it.
 pub fn remark(text: impl Display) {
     remark_to(&mut std::io::stderr(), text);
+}
+
+/// Writes lines to standard error in one piece, with the characters escaped that [`remark`] escapes.
+pub fn remark_lines(text: &str) {
+    let lines: String = text.lines().map(|line| format!("{}\n", plain::line(line))).collect();
+    let _ = std::io::stderr().write_all(lines.as_bytes());
 }
 
 /// As [`remark`], to another place.

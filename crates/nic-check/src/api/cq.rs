@@ -11,14 +11,14 @@ use nic_util::sync::unpoisoned;
 use verbs::provider::{CompChannelOps, CqOps};
 use verbs::{Result, Wc, WcStatus};
 
+use crate::queue_pairs::Opened;
 use crate::report::{Kind, find};
 use crate::requests::Request;
-use crate::shared::Shared;
 use crate::stack::Stack;
 
 pub(crate) struct CheckCq {
     pub(crate) below: Arc<dyn CqOps>,
-    shared: Arc<Shared>,
+    shared: Arc<Opened>,
     created: Stack,
     /// Outstanding requests that complete here for certain: signaled sends, and receives of queue pairs.
     outstanding: AtomicU32,
@@ -27,7 +27,7 @@ pub(crate) struct CheckCq {
 }
 
 impl CheckCq {
-    pub(crate) fn new(shared: &Arc<Shared>, below: Arc<dyn CqOps>) -> Self {
+    pub(crate) fn new(shared: &Arc<Opened>, below: Arc<dyn CqOps>) -> Self {
         let (outstanding, is_armed) = (AtomicU32::new(0), AtomicBool::new(false));
         Self { below, shared: shared.clone(), created: Stack::here(), outstanding, is_armed }
     }

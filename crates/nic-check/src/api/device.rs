@@ -15,6 +15,7 @@ use crate::api::cq::{CheckChannel, CheckCq};
 use crate::api::pd::CheckPd;
 use crate::api::qp::CheckQp;
 use crate::cards::{card, cards};
+use crate::queue_pairs::Opened;
 use crate::report;
 use crate::shared::Shared;
 
@@ -60,7 +61,7 @@ pub fn open(below: &Device, config: &CheckConfig) -> Result<Device> {
         .map_err(|why| Error::system("the file for the findings of --check", why))?;
     let card = config.card.as_deref().and_then(card);
     let shared = Shared::new(below.ops().clone(), config.is_strict, card);
-    Ok(Device::new(Arc::new(CheckDevice(Arc::new(shared)))))
+    Ok(Device::new(Arc::new(CheckDevice(Arc::new(Opened::new(shared))))))
 }
 
 /// The attributes of a device as its program should see them: with the limits of the card, if it is checked for one.
@@ -80,7 +81,7 @@ pub fn check_private_data(device: &Device, message: crate::Message, bytes: usize
     }
 }
 
-fn checked(device: &Device) -> Option<&Arc<Shared>> {
+fn checked(device: &Device) -> Option<&Arc<Opened>> {
     let any: &dyn Any = &**device.ops();
     any.downcast_ref::<CheckDevice>().map(|device| &device.0)
 }
@@ -115,7 +116,7 @@ pub fn refuse(qp: &Qp, wr: &SendWr<'_>) {
 }
 
 /// The opened device.
-struct CheckDevice(Arc<Shared>);
+struct CheckDevice(Arc<Opened>);
 
 impl DeviceOps for CheckDevice {
     fn name(&self) -> &str {

@@ -1,22 +1,23 @@
-//! Protection domains and regions, and shared receive queues.
+//! Protection domains and regions.
 
 use std::sync::Arc;
 
 use host::Lock;
 use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast};
-use verbs::{Access, Buf, QpState, RecvWr, Result, SrqInit};
+use verbs::{Access, Buf, Result, SrqInit};
 
 use crate::api::cq::CheckCq;
 use crate::api::qp::CheckQp;
+use crate::api::srq::CheckSrq;
+use crate::queue_pairs::Opened;
 use crate::regions::Region;
 use crate::report::{Kind, find};
 use crate::requests::{Request, Requests};
-use crate::shared::Shared;
 use crate::stack::Stack;
 
 pub(crate) struct CheckPd {
     pub(crate) below: Arc<dyn PdOps>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Opened>,
 }
 
 fn cq_of(cq: &Arc<dyn CqOps>) -> Result<Arc<CheckCq>> {
@@ -57,8 +58,7 @@ impl PdOps for CheckPd {
     }
 
     fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
-        let (below, shared) = (self.below.create_srq(init)?, self.shared.clone());
-        Ok(Arc::new(CheckSrq { below, shared, receives: Lock::new(Requests::default()) }))
+        Ok(Arc::new(CheckSrq::new(&self.shared, self.below.create_srq(init)?)))
     }
 }
 
@@ -66,21 +66,22 @@ struct CheckMr {
     /// `None` after the region was deregistered.
     below: Option<Box<dyn MrOps>>,
     region: Arc<Region>,
-    shared: Arc<Shared>,
+    shared: Arc<Opened>,
 }
 
 impl CheckMr {
     /// Reports a request that still uses the region. Receives that no message has met are left at the end of many programs.
     fn check_use(&self) {
-        for qp in self.shared.all_qps().into_iter().filter(|qp| qp.state() != QpState::Error) {
+        for qp in self.shared.all_qps().into_iter().filter(|qp| !qp.has_failed()) {
             let uses = |request: &&Request| request.sges.iter().any(|sge| sge.lkey == self.region.lkey);
             let in_use = |requests: &Lock<Requests>| {
                 let requests = requests.lock(&self.shared.host);
                 requests.iter().find(uses).map(|request| (request.text.to_string(), request.posted))
             };
-            let found = in_use(&qp.sends)
-                .or_else(|| in_use(&qp.prepared))
-                .or_else(|| self.shared.is_strict.then(|| in_use(&qp.receives)).flatten());
+            let [sends, prepared, receives] = qp.all_requests();
+            let found = in_use(sends)
+                .or_else(|| in_use(prepared))
+                .or_else(|| self.shared.is_strict.then(|| in_use(receives)).flatten());
             let Some((text, posted)) = found else { continue };
             let about = [("region", self.region.text()), ("request", text)];
             let what = "a region was deregistered while an outstanding request used it";
@@ -126,42 +127,5 @@ impl MrOps for CheckMr {
 
     fn dereg(mut self: Box<Self>) -> Result<()> {
         self.end()
-    }
-}
-
-pub(crate) struct CheckSrq {
-    pub(crate) below: Arc<dyn SrqOps>,
-    shared: Arc<Shared>,
-    pub(crate) receives: Lock<Requests>,
-}
-
-impl Drop for CheckSrq {
-    fn drop(&mut self) {
-        if self.shared.is_usable() {
-            self.receives.get_mut().clear(&self.shared);
-        }
-    }
-}
-
-impl SrqOps for CheckSrq {
-    fn id(&self) -> u32 {
-        self.below.id()
-    }
-
-    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
-        if !self.shared.is_usable() {
-            return self.below.post_recv(wr);
-        }
-        let mut receives = self.receives.lock(&self.shared.host);
-        receives.push(Request::receive(&self.shared, &format!("srq {}", self.below.id()), wr));
-        self.below.post_recv(wr).inspect_err(|_| drop(receives.take_back(&self.shared)))
-    }
-
-    fn arm_limit(&self, limit: u32) -> Result<()> {
-        self.below.arm_limit(limit)
-    }
-
-    fn limit(&self) -> u32 {
-        self.below.limit()
     }
 }

@@ -2,23 +2,23 @@
 //!
 //! Data path: a request is examined before the NIC gets it, and kept until its completion.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use host::{Lock, Span};
 use verbs::provider::{QpOps, QpParts};
 use verbs::{Buf, Error, QpState, RecvWr, RemoteAddr, Result, SendWr, Wc, WcStatus};
 
 use crate::api::cq::CheckCq;
-use crate::api::pd::CheckSrq;
+use crate::api::srq::CheckSrq;
+use crate::queue_pairs::{Opened, QueuePair};
 use crate::report::{Kind, find};
 use crate::requests::{Request, Requests};
-use crate::shared::Shared;
 use crate::stack::Stack;
 
 pub(crate) struct CheckQp {
     pub(crate) below: Arc<dyn QpOps>,
-    shared: Arc<Shared>,
+    shared: Arc<Opened>,
     /// The number in completions.
     reported_num: u32,
     signals_all: bool,
@@ -26,16 +26,16 @@ pub(crate) struct CheckQp {
     send_cq: Arc<CheckCq>,
     recv_cq: Arc<CheckCq>,
     srq: Option<Arc<CheckSrq>>,
-    pub(crate) sends: Lock<Requests>,
-    pub(crate) receives: Lock<Requests>,
+    sends: Lock<Requests>,
+    receives: Lock<Requests>,
     /// Requests that the program has posted, and that the C interface gives to the NIC later.
-    pub(crate) prepared: Lock<Requests>,
+    prepared: Lock<Requests>,
     created: Stack,
 }
 
 impl CheckQp {
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<Opened>,
         below: Arc<dyn QpOps>,
         parts: &QpParts,
         cqs: (Arc<CheckCq>, Arc<CheckCq>),
@@ -56,59 +56,14 @@ impl CheckQp {
             prepared: Lock::new(Requests::default()),
             created: Stack::here(),
         });
-        shared.add_qp(reported_num, Arc::downgrade(&qp));
+        let weak: Weak<dyn QueuePair> = Arc::downgrade(&(qp.clone() as Arc<dyn QueuePair>));
+        shared.add_qp(reported_num, weak);
         qp
     }
 
     /// The queue pair as words.
     pub(crate) fn text(&self) -> String {
         format!("qp {:#x}", self.reported_num)
-    }
-
-    /// Ends the send request of a completion, and those in front of it.
-    pub(crate) fn end_sends(&self, wc: &Wc) -> Option<Request> {
-        let (request, signaled) = self.sends.lock(&self.shared.host).end_sends(&self.shared, wc)?;
-        self.send_cq.end(signaled);
-        Some(request)
-    }
-
-    /// Ends the receive of a completion.
-    pub(crate) fn end_receive(&self, wc: &Wc) -> Option<Request> {
-        if let Some(srq) = &self.srq {
-            return srq.receives.lock(&self.shared.host).end_receive(&self.shared, wc);
-        }
-        let request = self.receives.lock(&self.shared.host).end_receive(&self.shared, wc)?;
-        self.recv_cq.end(1);
-        Some(request)
-    }
-
-    /// Reports what the status of a completion shows.
-    pub(crate) fn explain(&self, wc: &Wc, request: &Request) {
-        let mut about = vec![("request", request.text.to_string())];
-        let mut stacks = vec![("posted", request.posted)];
-        let (kind, what) = match wc.status {
-            WcStatus::RnrRetryExcErr => {
-                (Kind::NoReceive, "a message found no receive, and its retries are exhausted")
-            }
-            WcStatus::RemAccessErr => {
-                if let Some(remote) = request.remote {
-                    about.push(("remote", format!("address {:#x}, rkey {:#x}", remote.addr, remote.rkey)));
-                    let dead = self.shared.regions.dead(|region| region.rkey == remote.rkey);
-                    if let Some(dead) = dead.filter(|_| !self.shared.regions.is_live_rkey(remote.rkey)) {
-                        about.push(("region", dead.text()));
-                        stacks.push(("registered", dead.registered));
-                        stacks.extend(dead.ended.get().map(|ended| ("deregistered", *ended)));
-                        let what = "a request uses the rkey of a region that was deregistered";
-                        find(Kind::KeyDeregistered, what, &about, &stacks);
-                        return;
-                    }
-                }
-                about.extend(self.failure().map(|why| ("reason", why)));
-                (Kind::RemoteAccess, "the peer refused an access to its memory")
-            }
-            _ => return,
-        };
-        find(kind, what, &about, &stacks);
     }
 
     fn examine(&self, wr: &SendWr<'_>) -> Request {
@@ -136,10 +91,7 @@ impl CheckQp {
 
     /// The request as it was prepared, of this queue pair or of the one for which this one sends; otherwise as it is now.
     fn prepared_or_new(&self, wr: &SendWr<'_>) -> Request {
-        let find = || {
-            let of = |qp: Arc<Self>| qp.prepared.lock(&self.shared.host).take_first(wr.wr_id);
-            self.shared.qps(self.reported_num).find_map(of)
-        };
+        let find = || self.shared.qps(self.reported_num).find_map(|qp| qp.take_prepared(wr.wr_id));
         let prepared = self.shared.has_prepared.load(Ordering::Relaxed).then(find).flatten();
         prepared.unwrap_or_else(|| self.examine(wr))
     }
@@ -156,6 +108,63 @@ impl CheckQp {
         ];
         let what = "the send queue is full, and none of its requests is signaled";
         find(Kind::NeverSignaled, what, &about, &[("posted", refused.posted), ("qp created", self.created)]);
+    }
+}
+
+impl QueuePair for CheckQp {
+    fn end_sends(&self, wc: &Wc) -> Option<Request> {
+        let (request, signaled) = self.sends.lock(&self.shared.host).end_sends(&self.shared, wc)?;
+        self.send_cq.end(signaled);
+        Some(request)
+    }
+
+    fn end_receive(&self, wc: &Wc) -> Option<Request> {
+        if let Some(srq) = &self.srq {
+            return srq.receives.lock(&self.shared.host).end_receive(&self.shared, wc);
+        }
+        let request = self.receives.lock(&self.shared.host).end_receive(&self.shared, wc)?;
+        self.recv_cq.end(1);
+        Some(request)
+    }
+
+    fn explain(&self, wc: &Wc, request: &Request) {
+        let mut about = vec![("request", request.text.to_string())];
+        let mut stacks = vec![("posted", request.posted)];
+        let (kind, what) = match wc.status {
+            WcStatus::RnrRetryExcErr => {
+                (Kind::NoReceive, "a message found no receive, and its retries are exhausted")
+            }
+            WcStatus::RemAccessErr => {
+                if let Some(remote) = request.remote {
+                    about.push(("remote", format!("address {:#x}, rkey {:#x}", remote.addr, remote.rkey)));
+                    let dead = self.shared.regions.dead(|region| region.rkey == remote.rkey);
+                    if let Some(dead) = dead.filter(|_| !self.shared.regions.is_live_rkey(remote.rkey)) {
+                        about.push(("region", dead.text()));
+                        stacks.push(("registered", dead.registered));
+                        stacks.extend(dead.ended.get().map(|ended| ("deregistered", *ended)));
+                        let what = "a request uses the rkey of a region that was deregistered";
+                        find(Kind::KeyDeregistered, what, &about, &stacks);
+                        return;
+                    }
+                }
+                about.extend(self.failure().map(|why| ("reason", why)));
+                (Kind::RemoteAccess, "the peer refused an access to its memory")
+            }
+            _ => return,
+        };
+        find(kind, what, &about, &stacks);
+    }
+
+    fn take_prepared(&self, wr_id: u64) -> Option<Request> {
+        self.prepared.lock(&self.shared.host).take_first(wr_id)
+    }
+
+    fn has_failed(&self) -> bool {
+        self.below.state() == QpState::Error
+    }
+
+    fn all_requests(&self) -> [&Lock<Requests>; 3] {
+        [&self.sends, &self.prepared, &self.receives]
     }
 }
 
