@@ -13,7 +13,7 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
     (
         "send_buffer",
         "buffer-changed",
-        &["send of 64 bytes, wr_id 7, on qp 0x", "1 bytes at 0x", "from byte 3 of element 0"],
+        &["send of 64 bytes, wr_id 7, on qp 0x", "1 byte at 0x", "from byte 3 of element 0"],
     ),
     ("second_element", "buffer-changed", &["RDMA write of 200 bytes", "from byte 99 of element 1"]),
     ("unsignaled_buffer", "buffer-changed", &["from byte 0 of element 0", "write_part"]),

@@ -33,7 +33,7 @@ fn write(memory: &'static str) -> [(&'static str, &'static str); 3] {
 const NIC_MEMORY: &str = "mt23108-nicmem";
 const LARGE: u64 = 1 << 20;
 
-/// Links twice as fast help streams that the link limits, at most twofold, and not those that the bus limits; a small
+/// Links twice as fast help streams that the link limits, at most twofold, and no streams that the bus limits; a small
 /// message gains less than a tenth.
 #[test]
 fn links_twice_as_fast_help_what_the_link_limits() {
@@ -44,7 +44,7 @@ fn links_twice_as_fast_help_what_the_link_limits() {
     between(change("t3b", "link.rate_mbps=2500", "bandwidth", &write("host"), LARGE), 1.2, 2.0);
 }
 
-/// A bus at half its clock halves streams of host memory, about, and leaves those within the card; small messages lose
+/// A bus at half its clock halves streams of host memory, about, and leaves streams within the card; small messages lose
 /// less than their time on the bus.
 #[test]
 fn a_bus_of_half_the_clock_slows_what_passes_it() {
@@ -69,8 +69,8 @@ fn a_larger_translation_cache_moves_the_knee() {
     between(rate(FOUR_TIMES, "100") / full, 0.1, 0.9);
 }
 
-/// A wake-up that takes 10 us more makes a wait that sleeps that much longer, once in each direction, and one that polls
-/// not at all.
+/// A wake-up that takes 10 us more makes a wait that sleeps that much longer, once in each direction, and leaves a wait
+/// that polls as it was.
 #[test]
 fn a_slower_wake_up_slows_who_sleeps() {
     let late = |wait: &str| {

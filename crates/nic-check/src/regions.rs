@@ -1,5 +1,5 @@
-//! [`Regions`]: the regions of a device, and the latest that were deregistered: a request with the key of one of those is a bug
-//! whose two places are known.
+//! [`Regions`]: the regions of a device, and the latest deregistered ones: a request with a key of these is a bug whose two places
+//! are known.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

@@ -236,8 +236,8 @@ impl Request {
     /// A part of an element as words.
     fn place_of(&self, changed: &std::ops::Range<usize>, at: usize, sge: &Sge) -> String {
         let first = sge.addr + changed.start as u64;
-        let count = changed.len();
-        format!("{count} bytes at {first:#x}, from byte {} of element {at} on", changed.start)
+        let (count, plural) = (changed.len(), if changed.len() == 1 { "" } else { "s" });
+        format!("{count} byte{plural} at {first:#x}, from byte {} of element {at} on", changed.start)
     }
 
     /// The completion of a receive has arrived: the memory behind its message must be as it was.

@@ -4,9 +4,9 @@
 //! mean. A *round* is the samples that the caller takes in one go, between two decisions of the sampler.
 //!
 //! Order of calls: [`Sampler::next_round`], do that work, [`Sampler::push`] its durations, until no round is
-//! returned; then [`Sampler::finish`]. Rounds are: the first operation alone (first touch), pilots that find the
-//! batch (rule 1) or, where the batch is given, one that warms up if the plan asks for it, then samples up to growing checkpoints. The stop rule is evaluated only at a checkpoint (rule 6),
-//! to limit peeking. Only `new` allocates memory, so that the allocator does not disturb the measurement.
+//! returned; then [`Sampler::finish`]. Rounds are: the first operation alone (first touch); pilots that find the
+//! batch (rule 1), or, where the batch is given, a round that warms up if the plan asks for it; then samples up to growing
+//! checkpoints. The stop rule is evaluated only at a checkpoint (rule 6), to limit peeking. Only `new` allocates memory, so that the allocator does not disturb the measurement.
 
 use super::clock::{Calibration, choose_batch};
 use super::sampled::{Sampled, Steadiness};
