@@ -101,7 +101,7 @@ pub(crate) fn storm(seed: u64, load: Load, fiber_kind: FiberKind) -> Result<(End
         Load::Traffic => CONNECTED_US,
         Load::Shared => THREE_CONNECTED_US,
     };
-    set("faults.cut_us", connected + rng.below(3500));
+    set("faults.cut_us", connected + rng.below(900));
     set("faults.cut_port", 1 + rng.below(2));
     set("faults.cut_node", rng.below(2));
     set("connection.lost_after_us", 1 + rng.below(5000));
