@@ -6,7 +6,7 @@
 use verbs::{DeviceAttr, QpCap};
 
 use crate::report::{Kind, find};
-use crate::stack::Stack;
+use findings::Stack;
 
 /// The limits of a kind of card.
 #[derive(Debug)]

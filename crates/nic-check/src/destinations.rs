@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::stack::Stack;
+use findings::Stack;
 
 /// Ranges that are compared with a new range: they begin in front of its end, the latest first.
 const COMPARED: usize = 16;

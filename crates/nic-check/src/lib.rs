@@ -6,9 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `stack` | places in the program |
-//! | `report` | the kinds of findings, their remedies and their text |
-//! | `sums` | what memory contained, in little space |
+//! | `report` | the kinds of findings, and their remedies |
 //! | `regions` | regions, alive and deregistered |
 //! | `destinations` | memory to which outstanding requests write |
 //! | `requests` | outstanding requests, and what is checked of each |
@@ -29,10 +27,8 @@ mod regions;
 mod report;
 mod requests;
 mod shared;
-mod stack;
-mod sums;
 
 pub use api::device::{CheckConfig, check_private_data, check_wait, open, prepare, refuse, reported_attr};
 pub use cards::{Message, cards};
 pub use objects::{created, end, ended, unacknowledged};
-pub use report::{count, is_on};
+pub use findings::{count, is_on};

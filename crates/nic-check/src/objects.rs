@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nic_util::sync::unpoisoned;
 
-use crate::report::{self, Kind, find};
-use crate::stack::Stack;
+use crate::report::{Kind, find};
+use findings::Stack;
 
 /// A living object: its type in C, the call that ends it, and where it was created.
 #[derive(Clone, Copy)]
@@ -54,7 +54,7 @@ pub fn unacknowledged(name: &str, address: usize, events: u32, call: &str) {
 /// own.
 pub fn end() -> Option<i32> {
     let left = unpoisoned(&LIVING).take().unwrap_or_default();
-    if report::is_process() {
+    if findings::is_process() {
         let mut places: BTreeMap<(u64, &str), (Vec<usize>, Living)> = BTreeMap::new();
         let mut firsts: BTreeMap<(Stack, &str), u64> = BTreeMap::new();
         let mut left: Vec<_> = left.into_iter().collect();
@@ -75,5 +75,5 @@ pub fn end() -> Option<i32> {
             find(Kind::Leak, &what, &about, &[("created", created)]);
         }
     }
-    report::end()
+    findings::end()
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use nic_util::sync::unpoisoned;
 use verbs::{Access, Buf, MemoryKind, Result, Sge};
 
-use crate::stack::Stack;
+use findings::Stack;
 
 /// Deregistered regions that are remembered.
 const DEAD_MAX: usize = 4096;

@@ -6,15 +6,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use findings::{Image, Stack};
 use nic_util::sync::unpoisoned;
-use verbs::{Data, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode};
+use verbs::{Buf, Data, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode};
 
 use crate::destinations::{Place, Writer};
 use crate::regions::Region;
 use crate::report::{Kind, find};
 use crate::shared::Shared;
-use crate::stack::Stack;
-use crate::sums::Image;
 
 /// A request that has not completed, as far as the program knows.
 pub(crate) struct Request {
@@ -28,7 +27,7 @@ pub(crate) struct Request {
     pub(crate) remote: Option<RemoteAddr>,
     pub(crate) sges: Box<[Sge]>,
     /// What its memory contained, by element.
-    images: Vec<(usize, Image)>,
+    images: Vec<(usize, Buf, Image)>,
     places: Vec<Place>,
     is_shared: Arc<AtomicBool>,
     pub(crate) posted: Stack,
@@ -165,8 +164,8 @@ impl Request {
             self.check_writers(shared, &memory, how);
         }
         let Some(buf) = buf.filter(|_| how != Use::Fetches) else { return };
-        match Image::take(buf, range) {
-            Ok(image) => self.images.push((at, image)),
+        match Image::take(range, |at, bytes| buf.read(at, bytes)) {
+            Ok(image) => self.images.push((at, buf.clone(), image)),
             Err(why) => {
                 let what = format!("the memory of a region is gone, and a request uses it: {why}");
                 self.find_element(Kind::MemoryGone, &what, sge, at, Some(&region));
@@ -210,9 +209,9 @@ impl Request {
 
     /// The completion of a send has arrived, its own or that of a later request: its memory must be as it was.
     fn check_sent(&self) {
-        for (at, image) in &self.images {
+        for (at, buf, image) in &self.images {
             let sge = self.sges[*at];
-            let changed = match image.changed(0) {
+            let changed = match image.changed(0, |at, bytes| buf.read(at, bytes)) {
                 Ok(Some(changed)) => changed,
                 Ok(None) => continue,
                 Err(why) => {
@@ -249,8 +248,9 @@ impl Request {
         for (at, sge) in self.sges.iter().enumerate() {
             let here = filled.min(sge.length.into());
             filled -= here;
-            let Some((_, image)) = self.images.iter().find(|(of, _)| *of == at) else { continue };
-            let Ok(Some(changed)) = image.changed(here as usize) else { continue };
+            let Some((_, buf, image)) = self.images.iter().find(|(of, ..)| *of == at) else { continue };
+            let changed = image.changed(here as usize, |at, bytes| buf.read(at, bytes));
+            let Ok(Some(changed)) = changed else { continue };
             let about = [
                 ("request", format!("{}; a message of {} bytes arrived", self.text, wc.byte_len)),
                 ("changed", self.place_of(&changed, at, sge)),

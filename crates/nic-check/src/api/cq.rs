@@ -14,7 +14,7 @@ use verbs::{Result, Wc, WcStatus};
 use crate::queue_pairs::Opened;
 use crate::report::{Kind, find};
 use crate::requests::Request;
-use crate::stack::Stack;
+use findings::Stack;
 
 pub(crate) struct CheckCq {
     pub(crate) below: Arc<dyn CqOps>,

@@ -16,7 +16,6 @@ use crate::api::pd::CheckPd;
 use crate::api::qp::CheckQp;
 use crate::cards::{card, cards};
 use crate::queue_pairs::Opened;
-use crate::report;
 use crate::shared::Shared;
 
 /// How a device is checked.
@@ -57,7 +56,7 @@ impl CheckConfig {
 /// As [`CheckConfig::check`]; the system's, for the file.
 pub fn open(below: &Device, config: &CheckConfig) -> Result<Device> {
     config.check()?;
-    report::begin(config.log.as_deref(), config.exit)
+    findings::begin(config.log.as_deref(), config.exit)
         .map_err(|why| Error::system("the file for the findings of --check", why))?;
     let card = config.card.as_deref().and_then(card);
     let shared = Shared::new(below.ops().clone(), config.is_strict, card);

@@ -13,7 +13,7 @@ use crate::queue_pairs::Opened;
 use crate::regions::Region;
 use crate::report::{Kind, find};
 use crate::requests::{Request, Requests};
-use crate::stack::Stack;
+use findings::Stack;
 
 pub(crate) struct CheckPd {
     pub(crate) below: Arc<dyn PdOps>,

@@ -14,7 +14,7 @@ use crate::api::srq::CheckSrq;
 use crate::queue_pairs::{Opened, QueuePair};
 use crate::report::{Kind, find};
 use crate::requests::{Request, Requests};
-use crate::stack::Stack;
+use findings::Stack;
 
 pub(crate) struct CheckQp {
     pub(crate) below: Arc<dyn QpOps>,

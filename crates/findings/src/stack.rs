@@ -10,21 +10,22 @@ use std::sync::OnceLock;
 const CALLS: usize = 10;
 /// Crates whose functions are not the program's, for programs that contain them.
 const OWN_CRATES: &[&str] =
-    &["backtrace", "nic_check", "verbs", "fabric", "core", "alloc", "std", "conformance"];
+    &["backtrace", "findings", "nic_check", "verbs", "fabric", "core", "alloc", "std", "conformance"];
 /// Functions that call the program: C's start, and that of a thread.
 const CALLERS: &[&str] =
     &["_start", "__libc_start_main", "__libc_start_call_main", "start_thread", "clone", "clone3"];
 
 /// The calls of a thread at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Stack {
+pub struct Stack {
     /// Return addresses; 0 behind the last.
     addresses: [usize; CALLS],
 }
 
 impl Stack {
     /// The calls of this thread now, without those inside of the library.
-    pub(crate) fn here() -> Self {
+    #[must_use]
+    pub fn here() -> Self {
         let (own, mut stack, mut count) = (library(), Self::default(), 0);
         backtrace::trace(|frame| {
             let address = frame.ip().addr();
@@ -39,7 +40,8 @@ impl Stack {
     }
 
     /// A line for each call, from the innermost on.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
         let (mut lines, mut is_inside) = (Vec::new(), true);
         for address in self.addresses.into_iter().filter(|address| *address != 0) {
             let (mut found, mut is_behind) = (Vec::new(), false);

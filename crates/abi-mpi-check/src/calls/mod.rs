@@ -1,0 +1,7 @@
+//! The exported functions, by subject.
+
+mod collective;
+mod environment;
+mod object;
+mod p2p;
+mod request;
