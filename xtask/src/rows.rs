@@ -12,13 +12,23 @@ use xtask::workspace::Workspace;
 /// The crates of each row, lowest first; the index is the row.
 const ROWS: [&[&str]; 10] = [
     &["abi-link", "collectives", "datatypes", "host", "iwarp", "mpi-fortran", "rdma-abi", "uaccess"],
-    &["auth", "ffi", "pmi", "results", "trace", "verbs"],
+    &["auth", "ffi", "findings", "pmi", "results", "trace", "verbs"],
     &["conformance", "nic-util", "report"],
     &["nic-shm", "nic-iwarp", "nic-rails", "nic-model", "nic-hw", "nic-faults", "nic-trace", "nic-check"],
     &["fabric", "transport", "dapl"],
     &["portals"],
     &["mpi"],
-    &["abi-verbs", "abi-dapl", "abi-portals", "abi-mpi", "abi-mpi-fortran", "abi-mpich", "bench", "launcher"],
+    &[
+        "abi-verbs",
+        "abi-dapl",
+        "abi-portals",
+        "abi-mpi",
+        "abi-mpi-check",
+        "abi-mpi-fortran",
+        "abi-mpich",
+        "bench",
+        "launcher",
+    ],
     &["bench-server", "reproduce"],
     &["nicety"],
 ];

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use xtask::workspace::{Workspace, capture};
 
 /// The packages that ship, and the file that each becomes.
-pub(crate) const SHIPPED: [(&str, &str); 7] = [
+pub(crate) const SHIPPED: [(&str, &str); 8] = [
     ("nicety", "nicety"),
     ("abi-dapl", "libnicety_dat.so"),
     ("abi-mpi", "libmpi_abi.so"),
+    ("abi-mpi-check", "libnicety_mpi_check.so"),
     ("abi-mpi-fortran", "libmpi_abi_fortran.so"),
     ("abi-mpich", "libmpi_mpich.so"),
     ("abi-portals", "libnicety_portals.so"),

@@ -32,8 +32,9 @@ impl Call {
     fn words(&self, name: &str) -> [u64; 4] {
         let name = name.trim_end_matches("_c");
         // FNV-1a.
-        let hash =
-            name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
         let root = self.root.map_or(0, |root| root as u64 + 1);
         let op = self.op.map_or(0, |op| if op < PREDEFINED_MAX { op as u64 } else { 1 });
         // A program's own operator may have a datatype of its own on each rank.
@@ -114,5 +115,10 @@ fn report_all(name: &'static str, second: usize, call: &Call) {
             ("call", format!("rank{plural} {}{more}: {text}", named.join(", ")))
         })
         .collect();
-    report::find(COLLECTIVE_MISMATCH, "the ranks of a communicator call different collectives", &about, &[("called", stack)]);
+    report::find(
+        COLLECTIVE_MISMATCH,
+        "the ranks of a communicator call different collectives",
+        &about,
+        &[("called", stack)],
+    );
 }

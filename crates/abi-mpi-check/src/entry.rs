@@ -39,8 +39,14 @@ pub(crate) use sized;
 
 /// The type of an argument.
 macro_rules! word {
-    (p $count:ty) => { usize };
-    (i $count:ty) => { i32 };
-    (n $count:ty) => { $count };
+    (p $count:ty) => {
+        usize
+    };
+    (i $count:ty) => {
+        i32
+    };
+    (n $count:ty) => {
+        $count
+    };
 }
 pub(crate) use word;

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The name by which programs load the library of the standard ABI.
 const SONAME: &CStr = c"libmpi_abi.so.1";
+/// Those of other ABIs, which have the same functions: MPICH's and Open MPI's.
+const OTHERS: [&CStr; 2] = [c"libmpi.so.12", c"libmpi.so.40"];
 
 /// A status of the standard ABI; the words behind the public ones are the library's.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,20 +51,35 @@ pub(crate) fn address(name: &'static str, cache: &AtomicUsize) -> usize {
     }
 }
 
-#[cold]
-fn find(name: &'static str, cache: &AtomicUsize) -> usize {
-    static LIBRARY: OnceLock<usize> = OnceLock::new();
+/// The handle of the MPI library of this process, and whether it has the standard ABI.
+fn library() -> (usize, bool) {
+    static LIBRARY: OnceLock<(usize, bool)> = OnceLock::new();
     // SAFETY: a string of C, which the call only reads; the library is loaded already, or its initializers are those that the program
     // would have run. Test: `seeded_bugs_are_found`.
-    let open = |mode: i32| unsafe { libc::dlopen(SONAME.as_ptr(), libc::RTLD_NOW | mode) }.expose_provenance();
-    let library = *LIBRARY.get_or_init(|| match open(libc::RTLD_NOLOAD) {
-        0 => open(libc::RTLD_GLOBAL),
-        loaded => loaded,
-    });
+    let open = |name: &CStr, mode: i32| {
+        unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | mode) }.expose_provenance()
+    };
+    *LIBRARY.get_or_init(|| {
+        let other = OTHERS.into_iter().map(|name| open(name, libc::RTLD_NOLOAD)).find(|handle| *handle != 0);
+        match (other, open(SONAME, libc::RTLD_NOLOAD)) {
+            (Some(other), _) => (other, false),
+            (None, 0) => (open(SONAME, libc::RTLD_GLOBAL), true),
+            (None, loaded) => (loaded, true),
+        }
+    })
+}
+
+/// Whether the program uses a library of the standard ABI. The calls of others are only passed on.
+pub(crate) fn is_standard() -> bool {
+    library().1
+}
+
+#[cold]
+fn find(name: &'static str, cache: &AtomicUsize) -> usize {
     let symbol = CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default();
+    let library = std::ptr::with_exposed_provenance_mut::<c_void>(library().0);
     // SAFETY: a handle of the loader, or NULL, which is that of the program's own scope; a string of C. Test: as above.
-    let found = unsafe { libc::dlsym(std::ptr::with_exposed_provenance_mut::<c_void>(library), symbol.as_ptr()) };
-    let found = found.expose_provenance();
+    let found = unsafe { libc::dlsym(library, symbol.as_ptr()) }.expose_provenance();
     if found == 0 {
         // The program has called MPI, so that there is nothing to return to.
         host::real::remark(format_args!(

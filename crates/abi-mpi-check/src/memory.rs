@@ -124,8 +124,7 @@ impl Memory {
         }
         let mut packed = vec![0_u8; size as usize];
         let to = packed.as_mut_ptr().expose_provenance();
-        let code =
-            library::pack(self.address, self.count, self.datatype, to, size, &mut position, COMM_SELF);
+        let code = library::pack(self.address, self.count, self.datatype, to, size, &mut position, COMM_SELF);
         packed.truncate(position.clamp(0, size) as usize);
         (code == SUCCESS).then_some(packed)
     }

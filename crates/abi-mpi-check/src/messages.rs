@@ -8,9 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use findings::Stack;
 
-use crate::library::{
-    self, ANY_SOURCE, ANY_TAG, BYTE, COMM_NULL, PROC_NULL, REQUEST_NULL, SUCCESS, Status,
-};
+use crate::library::{self, ANY_SOURCE, ANY_TAG, BYTE, COMM_NULL, PROC_NULL, REQUEST_NULL, SUCCESS, Status};
 use crate::memory::Memory;
 use crate::report::{self, NOT_RECEIVED, TYPE_MISMATCH};
 use crate::signature::{RUNS_MAX, Run, Signature};
@@ -191,12 +189,13 @@ impl Messages {
         for comm in self.comms.values().filter(|comm| comm.is_compared) {
             for _ in 0..REPORTED_MAX {
                 let (mut is_there, mut status) = (0, Status::default());
-                let code =
-                    library::iprobe(ANY_SOURCE, ANY_TAG, comm.second, &mut is_there, &mut status);
+                let code = library::iprobe(ANY_SOURCE, ANY_TAG, comm.second, &mut is_there, &mut status);
                 if code != SUCCESS || is_there == 0 {
                     break;
                 }
-                let Some(Note { signature, place }) = take(comm.second, status.source, status.tag) else { break };
+                let Some(Note { signature, place }) = take(comm.second, status.source, status.tag) else {
+                    break;
+                };
                 // A receive that is still outstanding may have it; that is reported as such.
                 let is_taken = comm.posted.iter().any(|posted| {
                     let (source, tag) = posted.message.unwrap_or((posted.source, posted.tag));
@@ -206,7 +205,15 @@ impl Messages {
                     continue;
                 }
                 let about = [
-                    ("message", format!("from rank {}, tag {}, {}", status.source, status.tag, words(signature.as_ref()))),
+                    (
+                        "message",
+                        format!(
+                            "from rank {}, tag {}, {}",
+                            status.source,
+                            status.tag,
+                            words(signature.as_ref())
+                        ),
+                    ),
                     ("sent at", place),
                 ];
                 report::find(NOT_RECEIVED, "a message was sent to this rank and never received", &about, &[]);
@@ -251,14 +258,27 @@ pub(crate) fn compare(matches: Vec<Match>, is_strict: bool) {
             ("received as", words(Some(&received))),
             ("element", format!("{}: {} was sent, {} is received", wrong.at, wrong.sent, wrong.received)),
         ];
-        report::find(TYPE_MISMATCH, "a message is received as another type than it was sent", &about, &[("posted", stack)]);
+        report::find(
+            TYPE_MISMATCH,
+            "a message is received as another type than it was sent",
+            &about,
+            &[("posted", stack)],
+        );
     }
 }
 
 /// A signature as words.
 fn words(signature: Option<&Signature>) -> String {
-    let Some(Signature { runs, count }) = signature else { return "of types that are not compared".to_owned() };
-    let name = |run: &Run| format!("{} {}", run.count.saturating_mul(if runs.len() == 1 { *count } else { 1 }), library::name(run.basic as usize));
+    let Some(Signature { runs, count }) = signature else {
+        return "of types that are not compared".to_owned();
+    };
+    let name = |run: &Run| {
+        format!(
+            "{} {}",
+            run.count.saturating_mul(if runs.len() == 1 { *count } else { 1 }),
+            library::name(run.basic as usize)
+        )
+    };
     match runs.len() {
         0 => "no data".to_owned(),
         1 => name(&runs[0]),

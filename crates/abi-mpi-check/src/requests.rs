@@ -103,8 +103,12 @@ impl Requests {
             "an outstanding operation writes to memory that another one sends"
         };
         let text = |call: &str, reads: &Option<Range<usize>>, writes: &Option<Range<usize>>| {
-            let part = |word: &str, range: &Range<usize>| format!("{word} {:#x} to {:#x}", range.start, range.end);
-            let parts = [reads.as_ref().map(|range| part("sends", range)), writes.as_ref().map(|range| part("writes", range))];
+            let part =
+                |word: &str, range: &Range<usize>| format!("{word} {:#x} to {:#x}", range.start, range.end);
+            let parts = [
+                reads.as_ref().map(|range| part("sends", range)),
+                writes.as_ref().map(|range| part("writes", range)),
+            ];
             format!("{call} {}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
         };
         let about =
@@ -144,7 +148,10 @@ impl Requests {
 
     /// The operation of a persistent request.
     pub(crate) fn persistent(&self, handle: usize) -> Option<(&'static str, Operation)> {
-        self.all.get(&handle).filter(|request| request.is_persistent).map(|request| (request.call, request.operation))
+        self.all
+            .get(&handle)
+            .filter(|request| request.is_persistent)
+            .map(|request| (request.call, request.operation))
     }
 
     /// A persistent request was started.
@@ -268,13 +275,26 @@ impl Changed {
         let mut about = vec![("request", self.call.to_owned())];
         match self.difference {
             Difference::Gone => {
-                report::find(MEMORY_GONE, "the buffer of a request was unmapped before it was completed", &about, &stacks);
+                report::find(
+                    MEMORY_GONE,
+                    "the buffer of a request was unmapped before it was completed",
+                    &about,
+                    &stacks,
+                );
             }
             Difference::Bytes(bytes, address) => {
                 let place = address.map(|address| format!(" at {address:#x}")).unwrap_or_default();
                 let (len, plural) = (bytes.len(), if bytes.len() == 1 { "" } else { "s" });
-                about.push(("changed", format!("{len} byte{plural}{place}, from byte {} of the data on", bytes.start)));
-                report::find(BUFFER_CHANGED, "a buffer changed while a nonblocking send used it", &about, &stacks);
+                about.push((
+                    "changed",
+                    format!("{len} byte{plural}{place}, from byte {} of the data on", bytes.start),
+                ));
+                report::find(
+                    BUFFER_CHANGED,
+                    "a buffer changed while a nonblocking send used it",
+                    &about,
+                    &stacks,
+                );
             }
         }
     }
@@ -300,7 +320,11 @@ pub(crate) fn own_handle(mut handle: usize) -> usize {
     library::wait(&mut handle, &mut saved.status);
     library::get_elements(&saved.status, BYTE, &mut saved.bytes);
     let extra = Box::into_raw(saved).expose_provenance();
-    let functions = [query as fn_pointer::Query as usize, free as fn_pointer::Free as usize, cancel as fn_pointer::Cancel as usize];
+    let functions = [
+        query as fn_pointer::Query as usize,
+        free as fn_pointer::Free as usize,
+        cancel as fn_pointer::Cancel as usize,
+    ];
     let mut own = REQUEST_NULL;
     if library::grequest_start(functions[0], functions[1], functions[2], extra, &mut own) == SUCCESS {
         library::grequest_complete(own);

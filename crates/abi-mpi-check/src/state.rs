@@ -73,8 +73,16 @@ pub(crate) fn begin() {
     if level.is_empty() || is_on() {
         return;
     }
+    if !library::is_standard() {
+        host::real::remark(format_args!(
+            "check: the program is linked to a library of another ABI, and is not checked; compile it with nicety mpicc"
+        ));
+        return;
+    }
     if let Err(why) = findings::begin(file.as_deref(), text(EXIT).parse().ok()) {
-        host::real::remark(format_args!("check: cannot write to the file in {LOG}: {why}; findings are lost"));
+        host::real::remark(format_args!(
+            "check: cannot write to the file in {LOG}: {why}; findings are lost"
+        ));
         return;
     }
     let (mut rank, mut level_of_threads) = (0, 0);

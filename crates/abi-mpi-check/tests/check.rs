@@ -17,12 +17,12 @@ fn library(name: &str) -> PathBuf {
     found.filter(|path| Path::exists(path)).unwrap_or_else(|| panic!("cargo has built {name} for its tests"))
 }
 
-/// A folder with the MPI library and the program with all bugs.
+/// A folder with the MPI library and a program.
 struct Program(tempfile::TempDir);
 
 impl Program {
-    /// Compiles it; `None` without a compiler.
-    fn compile() -> Option<Self> {
+    /// Compiles a source of this crate; `None` without a compiler.
+    fn compile(source: &str) -> Option<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         if Command::new("cc").arg("--version").output().is_err() {
             eprintln!("SKIPPED: there is no C compiler; apt-get install gcc");
@@ -33,7 +33,7 @@ impl Program {
         std::os::unix::fs::symlink(library("libmpi_abi.so"), &mpi).expect("a link");
         let mut compiler = Command::new("cc");
         compiler.args(["-g", "-Wall", "-Werror"]).arg("-I").arg(root.join("../abi-mpi/include"));
-        compiler.arg("-o").arg(folder.path().join("wrong")).arg(root.join("tests/c/wrong.c")).arg(&mpi);
+        compiler.arg("-o").arg(folder.path().join("program")).arg(root.join(source)).arg(&mpi);
         // By the older tag the folder precedes those of LD_LIBRARY_PATH: cargo sets it to a folder that may hold older libraries.
         compiler.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", folder.path().display()));
         let output = compiler.output().expect("it starts");
@@ -48,7 +48,7 @@ impl Program {
         let mut variables =
             vec![("LD_PRELOAD", check), ("NICETY_MPI_CHECK", "on"), ("NICETY_DEVICE", "shm"), ("WRONG", bug)];
         variables.extend_from_slice(more);
-        run_job_to_its_end(&self.0.path().join("wrong"), 2, &variables).0
+        run_job_to_its_end(&self.0.path().join("program"), 2, &variables).0
     }
 
     /// The errors of all ranks.
@@ -58,19 +58,38 @@ impl Program {
     }
 }
 
+/// The program with all bugs.
+const WRONG: &str = "tests/c/wrong.c";
+
 /// The bugs of wrong.c, with the word of their finding and what else it says.
 const BUGS: &[(&str, &str, &[&str])] = &[
-    ("changed-short", "buffer-changed", &["MPI_Isend", "1 byte at", "from byte 4", "changed_short at", "remedy"]),
+    (
+        "changed-short",
+        "buffer-changed",
+        &["MPI_Isend", "1 byte at", "from byte 4", "changed_short at", "remedy"],
+    ),
     ("changed-long", "buffer-changed", &["from byte 5242"]),
     ("changed-with-gaps", "buffer-changed", &["from byte 8 of the data"]),
     ("changed-persistent", "buffer-changed", &["MPI_Send_init", "1 byte"]),
     ("gone", "memory-gone", &["MPI_Isend", "gone at"]),
     ("overlap-receives", "overlap", &["two outstanding operations write", "MPI_Irecv writes"]),
     ("overlap-send", "overlap", &["MPI_Send sends", "other called"]),
-    ("types", "type-mismatch", &["4 MPI_INT at types at", "4 MPI_FLOAT", "element        0: MPI_INT was sent, MPI_FLOAT"]),
-    ("types-struct", "type-mismatch", &["1 x (1 MPI_INT, 1 MPI_DOUBLE)", "element        1: MPI_DOUBLE was sent"]),
+    (
+        "types",
+        "type-mismatch",
+        &["4 MPI_INT at types at", "4 MPI_FLOAT", "element        0: MPI_INT was sent, MPI_FLOAT"],
+    ),
+    (
+        "types-struct",
+        "type-mismatch",
+        &["1 x (1 MPI_INT, 1 MPI_DOUBLE)", "element        1: MPI_DOUBLE was sent"],
+    ),
     ("types-out-of-order", "type-mismatch", &["4 MPI_DOUBLE", "8 MPI_FLOAT"]),
-    ("collective-kinds", "collective-mismatch", &["rank 0: MPI_Allgather (4 bytes) at", "rank 1: MPI_Alltoall (4 bytes)"]),
+    (
+        "collective-kinds",
+        "collective-mismatch",
+        &["rank 0: MPI_Allgather (4 bytes) at", "rank 1: MPI_Alltoall (4 bytes)"],
+    ),
     ("collective-roots", "collective-mismatch", &["root 0", "root 1"]),
     ("collective-counts", "collective-mismatch", &["8 bytes", "12 bytes"]),
     ("collective-ops", "collective-mismatch", &["MPI_SUM", "MPI_MAX"]),
@@ -89,7 +108,7 @@ const BUGS: &[(&str, &str, &[&str])] = &[
 /// Goal: each kind of bug is found, with its objects and places, and nothing else is.
 #[test]
 fn seeded_bugs_are_found() {
-    let Some(program) = Program::compile() else { return };
+    let Some(program) = Program::compile(WRONG) else { return };
     for (bug, word, parts) in BUGS {
         let said = program.errors(bug, &[]);
         let findings: Vec<&str> = said.lines().filter(|line| line.starts_with("nicety: check: [")).collect();
@@ -105,7 +124,7 @@ fn seeded_bugs_are_found() {
 /// Goal: a program that uses MPI as it should has no findings, on both devices and at both levels.
 #[test]
 fn correct_programs_have_no_findings() {
-    let Some(program) = Program::compile() else { return };
+    let Some(program) = Program::compile(WRONG) else { return };
     for (device, level) in [("shm", "on"), ("shm", "strict"), ("iwarp", "on")] {
         let said = program.errors("nothing", &[("NICETY_DEVICE", device), ("NICETY_MPI_CHECK", level)]);
         assert_eq!(said, "nicety: check: 0 findings in 2 ranks\n", "{device}, {level}");
@@ -115,7 +134,7 @@ fn correct_programs_have_no_findings() {
 /// Goal: what many programs do on purpose is a finding of the strict level only.
 #[test]
 fn names_of_types_are_compared_if_strict() {
-    let Some(program) = Program::compile() else { return };
+    let Some(program) = Program::compile(WRONG) else { return };
     assert!(program.errors("types-strict", &[]).contains("0 findings"));
     let said = program.errors("types-strict", &[("NICETY_MPI_CHECK", "strict")]);
     assert!(said.contains("[type-mismatch]") && said.contains("MPI_BYTE"), "{said}");
@@ -124,7 +143,7 @@ fn names_of_types_are_compared_if_strict() {
 /// Goal: findings go to the file, and the status of processes with findings is the one asked for.
 #[test]
 fn findings_go_to_a_file_and_change_the_exit_status() {
-    let Some(program) = Program::compile() else { return };
+    let Some(program) = Program::compile(WRONG) else { return };
     let file = program.0.path().join("log");
     let log = file.to_str().expect("a path of text");
     let ended = program.run("types", &[("NICETY_MPI_CHECK_LOG", log), ("NICETY_MPI_CHECK_EXIT", "9")]);
@@ -138,6 +157,25 @@ fn findings_go_to_a_file_and_change_the_exit_status() {
 /// Goal: without the variable, the library only passes calls on.
 #[test]
 fn nothing_is_checked_unless_asked() {
-    let Some(program) = Program::compile() else { return };
+    let Some(program) = Program::compile(WRONG) else { return };
     assert_eq!(program.errors("types", &[("NICETY_MPI_CHECK", "")]), "");
+}
+
+/// The guide shows lines of the example, and its mistake is found.
+#[test]
+fn guide_shows_the_example() {
+    let (guide, example) =
+        (include_str!("../../../docs/guides/checking-mpi.md"), include_str!("../examples/steps.c"));
+    let (_, rest) = guide.split_once("```c\n").expect("some lines");
+    let (shown, _) = rest.split_once("```").expect("their end");
+    for line in shown.lines() {
+        assert!(example.contains(line), "{line}");
+    }
+    let Some(program) = Program::compile("examples/steps.c") else { return };
+    let ended = program.run("", &[]);
+    let said = String::from_utf8_lossy(&ended[0].stderr);
+    for part in ["[buffer-changed]", "MPI_Isend", "send_all at", "1 finding in 1 of 2 ranks"] {
+        assert!(said.contains(part) && guide.contains(part), "{part}: {said}");
+    }
+    assert_eq!(String::from_utf8_lossy(&ended[1].stdout), "0 1 4 9 16 25 36 49 \n");
 }

@@ -67,10 +67,7 @@ fn blocks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// A checksum of bytes (a multiplication and a rotation for each word).
-fn sum<E>(
-    read: &mut impl FnMut(usize, &mut [u8]) -> Result<(), E>,
-    range: Range<usize>,
-) -> Result<u64, E> {
+fn sum<E>(read: &mut impl FnMut(usize, &mut [u8]) -> Result<(), E>, range: Range<usize>) -> Result<u64, E> {
     let mut bytes = [0; BLOCK];
     let bytes = &mut bytes[..range.len()];
     read(range.start, bytes)?;

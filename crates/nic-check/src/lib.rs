@@ -30,5 +30,5 @@ mod shared;
 
 pub use api::device::{CheckConfig, check_private_data, check_wait, open, prepare, refuse, reported_attr};
 pub use cards::{Message, cards};
-pub use objects::{created, end, ended, unacknowledged};
 pub use findings::{count, is_on};
+pub use objects::{created, end, ended, unacknowledged};

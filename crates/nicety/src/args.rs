@@ -2,6 +2,7 @@
 
 mod check;
 pub(crate) mod fail_if;
+mod faults;
 pub(crate) mod mpi;
 mod target;
 mod token;
@@ -18,6 +19,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::sizes::{self, Sizes};
 pub(crate) use check::{CheckArgs, Level};
 use fail_if::Condition;
+pub(crate) use faults::FaultsArgs;
 pub(crate) use mpi::{ExplainMpiArgs, MpiccArgs, MpirunArgs, NextProgram, ProgramArgs};
 pub(crate) use target::Target;
 pub(crate) use token::TokenArgs;
@@ -388,12 +390,8 @@ pub(crate) struct RunArgs {
     /// Device to run on (see `nicety devices`); repeat it to offer several devices
     #[arg(long = "device", value_name = "DEV", default_value = "shm")]
     pub(crate) devices: Vec<String>,
-    /// Make requests, calls and events fail by the rules of a file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) faults: Option<PathBuf>,
-    /// Make requests, calls and events fail by rules that the seed chooses; prints them
-    #[arg(long, value_name = "SEED")]
-    pub(crate) chaos: Option<u64>,
+    #[command(flatten)]
+    pub(crate) faults: FaultsArgs,
     #[command(flatten)]
     pub(crate) check: CheckArgs,
     #[command(flatten)]

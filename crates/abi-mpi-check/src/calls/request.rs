@@ -4,9 +4,7 @@ use findings::Stack;
 
 use crate::calls::p2p::begin;
 use crate::entry::entry;
-use crate::library::{
-    ERR_IN_STATUS, ERR_PENDING, SUCCESS, Status, UNDEFINED, pmpi,
-};
+use crate::library::{ERR_IN_STATUS, ERR_PENDING, SUCCESS, Status, UNDEFINED, pmpi};
 use crate::memory::{value, values};
 use crate::requests::ended;
 use crate::state;
@@ -131,7 +129,7 @@ entry!(MPI_Testsome(count: i32, requests: usize, done: usize, indices: usize, ar
 });
 
 entry!(MPI_Request_free(request: usize) call {
-    let handle = value::<usize>(request);
+    let handle = value::<usize>(request).filter(|_| state::is_on());
     let code = call();
     if let Some(handle) = handle.filter(|_| code == SUCCESS) {
         state::with(|state| {

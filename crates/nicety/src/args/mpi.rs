@@ -12,6 +12,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser};
 use launcher::{Abi, Transport};
 
+use super::check::MpiCheckArgs;
+use super::faults::FaultsArgs;
 use super::token::TokenArgs;
 use super::trace::RecordArgs;
 pub(crate) use placement::PlacementArgs;
@@ -64,6 +66,13 @@ pub(crate) struct MpirunArgs {
     pub(crate) profile: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) record: RecordArgs,
+    #[command(flatten)]
+    pub(crate) check: MpiCheckArgs,
+    #[command(flatten)]
+    pub(crate) faults: FaultsArgs,
+    /// Say why calls fail: `off`, `errors` (the first of each kind) or `calls` (all); `:FILE` appends to a file
+    #[arg(long, value_name = "WHAT[:FILE]")]
+    pub(crate) log: Option<OsString>,
     /// Print what would be started on which host, without starting it
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -160,6 +169,7 @@ EXAMPLES
                                                   two programs, one job
   nicety mpirun -n 4 python3 script.py < input    standard input goes to rank 0
   nicety mpirun -n 4 --profile ./program          prints calls and times; writes nicety-profile.html
+  nicety mpirun -n 4 --check ./program            reports wrong uses of MPI, with their places
   nicety mpirun -n 64 --hostfile hosts --dry-run ./program
                                                   prints what would be started on which host
 

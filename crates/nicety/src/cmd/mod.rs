@@ -7,6 +7,7 @@ pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod fault;
+mod faulty;
 mod fortran_modules;
 pub(crate) mod man;
 pub(crate) mod mpicc;

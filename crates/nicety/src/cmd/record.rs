@@ -4,7 +4,8 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use crate::args::RecordArgs;
+use super::faulty;
+use crate::args::{FaultsArgs, RecordArgs};
 use crate::error::Failure;
 
 /// Whether something is recorded, captured or counted.
@@ -33,6 +34,25 @@ pub(crate) fn wrap(devices: &[&str], args: &RecordArgs) -> Result<Vec<String>, F
         }
     }
     devices.iter().map(|device| wrap_one(device, args)).collect()
+}
+
+/// As [`wrap`], with devices of faults in between: a capture is an option of the device itself, and a trace has what the program sees.
+/// With `is_shown`, the rules that a seed has chosen are printed.
+///
+/// # Errors
+/// As [`wrap`] and [`faulty::wrap`].
+pub(crate) fn wrap_all(
+    devices: Vec<String>,
+    args: &RecordArgs,
+    faults: &FaultsArgs,
+    is_shown: bool,
+) -> Result<Vec<String>, Failure> {
+    let wrapped = |devices: Vec<String>, args: &RecordArgs| {
+        wrap(&devices.iter().map(String::as_str).collect::<Vec<_>>(), args)
+    };
+    let captured = wrapped(devices, &RecordArgs { trace: None, count: false, ..args.clone() })?;
+    let faulty = faulty::wrap(captured, faults, is_shown)?;
+    wrapped(faulty, &RecordArgs { pcap: None, ..args.clone() })
 }
 
 fn wrap_one(device: &str, args: &RecordArgs) -> Result<String, Failure> {
@@ -90,7 +110,7 @@ pub(crate) fn remove_old(args: &RecordArgs) -> Result<(), Failure> {
 }
 
 /// The path from the root: the program may run in another directory.
-fn whole_path(file: &Path, option: &str) -> Result<PathBuf, Failure> {
+pub(super) fn whole_path(file: &Path, option: &str) -> Result<PathBuf, Failure> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize().map_err(|why| {
         Failure::usage(format!(

@@ -4,7 +4,7 @@
 mod checked;
 mod verbs;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
@@ -12,11 +12,10 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use host::real::remark;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::record;
-use crate::args::{RecordArgs, RunArgs};
+use crate::args::RunArgs;
 use crate::error::{Failure, NOT_EXECUTABLE, NOT_FOUND, OK, Outcome};
 use crate::term::Stream;
 use launcher::install_paths;
@@ -30,11 +29,7 @@ const LIBRARY: &str = "libnicety_dat.so";
 /// # Errors
 /// If a device does not exist or works in virtual time only, or if a library or the program is missing.
 pub(crate) fn run(mut args: RunArgs) -> Outcome {
-    // A capture is an option of the device itself, and has to be set before anything is put in front of it.
-    let captured = RecordArgs { trace: None, count: false, ..args.record.clone() };
-    args.devices = wrapped(&args.devices, &captured)?;
-    add_faults(&mut args)?;
-    args.devices = wrapped(&args.devices, &RecordArgs { pcap: None, ..args.record.clone() })?;
+    args.devices = record::wrap_all(args.devices, &args.record, &args.faults, !args.print_env)?;
     args.devices = checked::wrap(args.devices, &args.check)?;
     let args = &args;
     for device in &args.devices {
@@ -65,60 +60,20 @@ pub(crate) fn run(mut args: RunArgs) -> Outcome {
     Err(become_program(args, variables))
 }
 
-fn wrapped(devices: &[String], args: &RecordArgs) -> Result<Vec<String>, Failure> {
-    record::wrap(&devices.iter().map(String::as_str).collect::<Vec<_>>(), args)
-}
-
-/// Puts the faults of the command line in front of each device. The program's directory may be another one, so the file gets
-/// its whole path.
-fn add_faults(args: &mut RunArgs) -> Result<(), Failure> {
-    let mut options = String::new();
-    if let Some(file) = &args.faults {
-        let path = file.canonicalize().map_err(|why| {
-            Failure::usage(format!(
-                "cannot read the file of faults {}: {why}; check its name",
-                file.display()
-            ))
-        })?;
-        let path = path.to_str().filter(|path| !path.contains([',', ';', '(', ')', '"']));
-        let path = path.ok_or_else(|| {
-            Failure::usage(format!(
-                "the path of {} cannot be part of a device name; move it to one without commas, semicolons, quotes and parentheses",
-                file.display()
-            ))
-        })?;
-        options.push_str(&format!(",rules={path}"));
-    }
-    if let Some(seed) = args.chaos {
-        options.push_str(&format!(",chaos={seed}"));
-        let rules = fabric::chaos(seed);
-        if !args.print_env {
-            remark(format_args!("chaos with seed {seed}:"));
-            rules.iter().for_each(remark);
-        }
-    }
-    if !options.is_empty() {
-        for device in &mut args.devices {
-            if fabric::has_faults(device) {
-                return Err(Failure::usage(format!(
-                    "{device} has faults of its own; leave out --faults and --chaos"
-                )));
-            }
-            *device = format!("faults({device}{options})");
-        }
-    }
-    Ok(())
-}
-
 /// The variable that makes the libraries say why calls fail, if they should. What the environment has stays, unless there is an option.
 fn log(args: &RunArgs) -> Result<Option<(&'static str, OsString)>, Failure> {
     if let Some(asked) = &args.log {
-        ffi::log::check(asked).map_err(|wrong| Failure::usage(format!("--log {wrong}")))?;
+        check_log(asked)?;
         return Ok(Some((ffi::log::VARIABLE, asked.clone())));
     }
     let is_default =
         !args.print_env && std::env::var_os(ffi::log::VARIABLE).is_none() && Stream::Err.is_terminal();
     Ok(is_default.then(|| (ffi::log::VARIABLE, "errors".into())))
+}
+
+/// Rejects a value of --log that is none.
+pub(super) fn check_log(asked: &OsStr) -> Result<(), Failure> {
+    ffi::log::check(asked).map_err(|wrong| Failure::usage(format!("--log {wrong}")))
 }
 
 /// Runs a program that is built against uDAPL.
@@ -198,14 +153,13 @@ fn write_config(text: &str) -> Result<File, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::CheckArgs;
+    use crate::args::{CheckArgs, FaultsArgs, RecordArgs};
 
     fn args(device: &str, command: &[&str]) -> RunArgs {
         RunArgs {
             dat: true,
             devices: vec![device.to_owned()],
-            faults: None,
-            chaos: None,
+            faults: FaultsArgs::default(),
             check: CheckArgs::default(),
             ia: "nicety".to_owned(),
             log: None,
@@ -229,24 +183,6 @@ mod tests {
             assert_eq!(failure.status, status, "{failure:?}");
             assert!(failure.lines[0].contains(program), "{failure:?}");
         }
-    }
-
-    #[test]
-    fn faults_are_put_in_front_of_each_device() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("rules.toml");
-        std::fs::write(&file, "").expect("a file");
-        let path = file.canonicalize().expect("a path");
-        let two = vec!["shm".to_owned(), "iwarp@127.0.0.1(crc=on)".to_owned()];
-        let mut both = RunArgs { faults: Some(file), chaos: Some(7), devices: two, ..args("shm", &["true"]) };
-        add_faults(&mut both).expect("devices");
-        let path = path.display();
-        assert_eq!(both.devices[0], format!("faults(shm,rules={path},chaos=7)"));
-        assert_eq!(both.devices[1], format!("faults(iwarp@127.0.0.1(crc=on),rules={path},chaos=7)"));
-        both.devices.iter().for_each(|device| fabric::check(device).expect("a name"));
-        assert!(add_faults(&mut both).expect_err("twice").lines[0].contains("leave out --faults"));
-        let missing = RunArgs { faults: Some("/nowhere.toml".into()), ..args("shm", &["true"]) };
-        assert!(run(missing).expect_err("no file").lines[0].contains("/nowhere.toml"));
     }
 
     #[test]

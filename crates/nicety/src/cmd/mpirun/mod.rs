@@ -5,10 +5,12 @@
 //! | `habits`, `translate` | options of other launchers, and how they become ours |
 //! | `command_line` | programs separated by colons |
 //! | `options` | the options of the launcher |
+//! | `checked` | the variables by which ranks are checked |
 //! | `profile` | output of the profiles of ranks |
 //! | `call` | the connection to another host through `nicety serve` |
 
 mod call;
+mod checked;
 mod command_line;
 pub(crate) mod habits;
 mod options;

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use launcher::{Connector, Hosts, MpiLibrary, Options, Program};
 
-use super::command_line;
+use super::{checked, command_line};
 use crate::args::mpi::seconds;
 use crate::args::{MpirunArgs, ProgramArgs};
 use crate::cmd::record;
+use crate::cmd::run::check_log;
 use crate::error::Failure;
 
 /// The variable for the time limit.
@@ -37,12 +38,18 @@ pub(super) fn launcher_options(args: &MpirunArgs) -> Result<Options, Failure> {
         Some(path) => MpiLibrary::At(path.clone()),
     };
     let device = device(args, &hosts)?;
+    let mut variables = args.genv.clone();
+    variables.extend(checked::variables(args)?);
+    if let Some(asked) = &args.log {
+        check_log(asked)?;
+        variables.push(checked::variable(ffi::log::VARIABLE, asked));
+    }
     check_devices(device.as_deref())?;
     let (placement, mapping) = (&args.placement, args.placement.mapping());
     let bind = placement.bind;
     Ok(Options {
         programs: programs.into_iter().map(program).collect(),
-        variables: args.genv.clone(),
+        variables,
         hosts,
         connector: connector(args)?,
         readers: args.streams.stdin,
@@ -76,16 +83,18 @@ fn program(args: ProgramArgs) -> Program {
     Program { ranks, variables, directory: wdir, command }
 }
 
-/// The devices of the MPI library, with recording devices in front of each if an option asks for that.
+/// The devices of the MPI library, with devices of faults and recording devices in front of each if options ask for that.
 fn device(args: &MpirunArgs, hosts: &Hosts) -> Result<Option<String>, Failure> {
-    if !record::is_wanted(&args.record) {
+    let is_faulty = args.faults.faults.is_some() || args.faults.chaos.is_some();
+    if !record::is_wanted(&args.record) && !is_faulty {
         return Ok(args.device.clone());
     }
     // The default is that of the library.
     let unset = if matches!(hosts, Hosts::Own) { "shm" } else { "shm+iwarp" };
     let set = std::env::var("NICETY_DEVICE").ok().filter(|set| !set.is_empty());
     let names = args.device.clone().or(set).unwrap_or_else(|| unset.to_owned());
-    let wrapped = record::wrap(&fabric::split(&names, '+'), &args.record)?;
+    let names: Vec<String> = fabric::split(&names, '+').into_iter().map(str::to_owned).collect();
+    let wrapped = record::wrap_all(names, &args.record, &args.faults, !args.dry_run)?;
     Ok(Some(wrapped.join("+")))
 }
 
