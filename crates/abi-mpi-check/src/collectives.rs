@@ -4,6 +4,7 @@
 
 use findings::Stack;
 
+use crate::active::checked;
 use crate::library::{self, BYTE, MAX, PREDEFINED_MAX, SUCCESS, UINT64_T};
 use crate::messages::place;
 use crate::report::{self, COLLECTIVE_MISMATCH};
@@ -18,7 +19,7 @@ const NAMED_MAX: usize = 8;
 /// What must be the same on all ranks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Call {
-    /// The root, of those that have one.
+    /// The root, if the call has one.
     pub(crate) root: Option<i32>,
     pub(crate) op: Option<usize>,
     /// The datatype of a reduction.
@@ -37,7 +38,7 @@ impl Call {
         });
         let root = self.root.map_or(0, |root| root as u64 + 1);
         let op = self.op.map_or(0, |op| if op < PREDEFINED_MAX { op as u64 } else { 1 });
-        // A program's own operator may have a datatype of its own on each rank.
+        // Operators of the program may have another datatype on each rank.
         let basic = self.datatype.filter(|_| op > 1).map_or(0, signature::basic);
         [hash, root, op << 48 ^ basic, self.bytes.map_or(0, |bytes| bytes + 1)]
     }
@@ -58,7 +59,7 @@ impl Call {
 
 /// Compares a call that is about to be made with those of the other ranks of the communicator.
 pub(crate) fn compare(name: &'static str, comm: usize, call: &Call) {
-    state::checked(|| {
+    checked(|| {
         let second = state::with(|state| state.messages.second_of_group(comm))??;
         let words = call.words(name);
         // The greatest of a word and of its complement are complements if all are equal.

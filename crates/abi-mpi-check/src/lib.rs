@@ -11,20 +11,24 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `library`, `entry` | the functions of the MPI library; the macros that export ours |
-//! | `state`, `report` | what is known of this process; kinds of findings |
+//! | `active`, `report` | whether calls are checked; kinds of findings |
 //! | `memory` | buffers: the addresses they take and what they contained |
 //! | `signature` | sequences of basic types, and whether two match |
 //! | `messages` | which received message is which sent one |
 //! | `requests` | outstanding requests |
-//! | `collectives` | comparison of the calls of all ranks |
 //! | `objects` | objects that are left at the end |
+//! | `state` | what is known of this process: all of the above |
+//! | `completion` | the end of requests |
+//! | `collectives` | comparison of the calls of all ranks |
 //! | `calls` | the exported functions, by subject |
 //!
 //! `NICETY_MPI_CHECK` is `on` or `strict`, `NICETY_MPI_CHECK_LOG` a file for the findings, `NICETY_MPI_CHECK_EXIT` the exit status of a
 //! process with findings.
 
+mod active;
 mod calls;
 mod collectives;
+mod completion;
 mod entry;
 mod library;
 mod memory;

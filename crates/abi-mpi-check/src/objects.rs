@@ -6,7 +6,6 @@ use findings::Stack;
 
 use crate::library::PREDEFINED_MAX;
 use crate::report::{self, LEAK};
-use crate::state;
 
 /// A living object: its type, the call that frees it, and where it was made.
 #[derive(Clone, Copy)]
@@ -21,6 +20,12 @@ struct Living {
 pub(crate) struct Objects(BTreeMap<(&'static str, usize), Living>);
 
 impl Objects {
+    pub(crate) fn add(&mut self, kind: &'static str, end: &'static str, handle: usize, made: Stack) {
+        if handle >= PREDEFINED_MAX {
+            self.0.insert((kind, handle), Living { kind, end, made });
+        }
+    }
+
     pub(crate) fn remove(&mut self, kind: &'static str, handle: usize) {
         self.0.remove(&(kind, handle));
     }
@@ -39,21 +44,4 @@ impl Objects {
             report::find(LEAK, &what, &[], &[("made", made)]);
         }
     }
-}
-
-/// An object was made, which `end` frees.
-pub(crate) fn made(kind: &'static str, end: &'static str, handle: usize) {
-    state::checked(|| {
-        let made = Stack::here();
-        state::with(|state| {
-            if handle >= PREDEFINED_MAX {
-                state.objects.0.insert((kind, handle), Living { kind, end, made });
-            }
-        })
-    });
-}
-
-/// An object was freed.
-pub(crate) fn freed(kind: &'static str, handle: usize) {
-    state::with(|state| state.objects.remove(kind, handle));
 }

@@ -2,7 +2,7 @@
 
 use findings::{Kind, Stack};
 
-use crate::state;
+use crate::active;
 
 pub(crate) const BUFFER_CHANGED: Kind = Kind {
     word: "buffer-changed",
@@ -36,7 +36,7 @@ pub(crate) const LEAK: Kind =
 /// Reports a finding of this rank.
 #[cold]
 pub(crate) fn find(kind: Kind, what: &str, about: &[(&str, String)], stacks: &[(&str, Stack)]) {
-    let mut all = vec![("rank", state::rank().to_string())];
+    let mut all = vec![("rank", active::rank().to_string())];
     all.extend(about.iter().map(|(label, line)| (*label, line.clone())));
     findings::find(kind, what, &all, stacks);
 }

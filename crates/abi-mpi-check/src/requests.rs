@@ -5,11 +5,9 @@ use std::ops::Range;
 
 use findings::Stack;
 
-use crate::library::{self, BYTE, COMM_WORLD, PROC_NULL, REQUEST_NULL, SUCCESS, Status};
-use crate::memory::{Contents, Difference, Memory};
-use crate::messages::{self, Match};
-use crate::report::{self, BUFFER_CHANGED, MEMORY_GONE, OVERLAP, REQUEST_LEFT};
-use crate::state;
+use crate::library::{self, BYTE, COMM_WORLD, PREDEFINED_MAX, PROC_NULL, REQUEST_NULL, SUCCESS, Status};
+use crate::memory::{Contents, Memory};
+use crate::report::{self, OVERLAP, REQUEST_LEFT};
 
 /// The receive of a request.
 #[derive(Clone, Copy, Debug)]
@@ -36,42 +34,29 @@ pub(crate) struct Operation {
 }
 
 /// A request of the program.
-struct Request {
-    call: &'static str,
-    operation: Operation,
+pub(crate) struct Request {
+    pub(crate) call: &'static str,
+    pub(crate) operation: Operation,
     is_persistent: bool,
     is_active: bool,
     /// Where it was made, and where it was started last.
     made: Stack,
-    started: Stack,
-    sends: Option<Contents>,
+    pub(crate) started: Stack,
+    pub(crate) sends: Option<Contents>,
     /// The addresses that it reads and that it writes, while it is active.
     reads: Option<Range<usize>>,
     writes: Option<Range<usize>>,
-    /// The number of its receive among [`crate::messages`].
-    posted: Option<u64>,
+    /// The number of its receive among the messages.
+    pub(crate) posted: Option<u64>,
 }
 
 /// The requests of this process.
 pub(crate) struct Requests {
     /// By handle.
     all: BTreeMap<usize, Request>,
-    /// The handle that the library gives to several requests at a time, all of them complete; it cannot tell which of them a program means.
+    /// The handle that the library gives to several requests at a time, all of them complete, if it is not a constant below
+    /// [`PREDEFINED_MAX`]. It does not show which request a program means.
     shared: Option<usize>,
-}
-
-/// What the end of a request has shown.
-#[derive(Default)]
-pub(crate) struct Ended {
-    matches: Vec<Match>,
-    changed: Option<Changed>,
-}
-
-/// A send whose buffer has changed.
-struct Changed {
-    call: &'static str,
-    difference: Difference,
-    started: Stack,
 }
 
 impl Requests {
@@ -81,7 +66,7 @@ impl Requests {
 
     /// Whether this handle stands for several requests.
     pub(crate) fn is_shared(&self, handle: usize) -> bool {
-        self.shared == Some(handle)
+        (handle < PREDEFINED_MAX && handle != REQUEST_NULL) || self.shared == Some(handle)
     }
 
     /// Reports an outstanding request that uses memory which this operation writes, or writes memory which it uses.
@@ -168,7 +153,7 @@ impl Requests {
     }
 
     /// A request has ended.
-    fn end(&mut self, handle: usize) -> Option<Request> {
+    pub(crate) fn end(&mut self, handle: usize) -> Option<Request> {
         let request = self.all.get_mut(&handle).filter(|request| request.is_active)?;
         if !request.is_persistent {
             return self.all.remove(&handle);
@@ -222,82 +207,6 @@ fn ranges(operation: &Operation) -> (Option<Range<usize>>, Option<Range<usize>>)
     let reads = operation.send.filter(|send| send.dest != PROC_NULL).and_then(|send| send.memory.range());
     let receive = operation.receive.filter(|receive| receive.source != PROC_NULL);
     (reads, receive.and_then(|receive| receive.memory.range()))
-}
-
-/// Requests have ended: compares their buffers and their messages. `code` is the result of each.
-pub(crate) fn ended(requests: &[(usize, Status, i32)]) {
-    let found = state::checked(|| {
-        let mut all = Vec::new();
-        for (handle, status, code) in requests {
-            let one = state::with(|state| {
-                let request = state.requests.end(*handle)?;
-                let mut ended = Ended::default();
-                if let (Some(send), Some(before)) = (request.operation.send, &request.sends) {
-                    let difference = send.memory.difference(before);
-                    ended.changed = difference.map(|difference| Changed {
-                        call: request.call,
-                        difference,
-                        started: request.started,
-                    });
-                }
-                let comm = request.operation.comm;
-                let mut is_cancelled = 0;
-                library::test_cancelled(status, &mut is_cancelled);
-                if let Some(number) = request.posted {
-                    match *code {
-                        _ if is_cancelled != 0 => state.messages.cancelled(comm, number),
-                        SUCCESS => state.messages.received(comm, number, status.source, status.tag),
-                        _ => state.messages.lose(comm, number),
-                    }
-                    ended.matches = state.messages.matches(comm);
-                }
-                Some(ended)
-            });
-            all.extend(one.flatten());
-        }
-        Some(all)
-    });
-    for Ended { matches, changed } in found.into_iter().flatten() {
-        state::checked(|| {
-            if let Some(changed) = changed {
-                changed.report();
-            }
-            let is_strict = state::with(|state| state.is_strict)?;
-            messages::compare(matches, is_strict);
-            Some(())
-        });
-    }
-}
-
-impl Changed {
-    fn report(self) {
-        let stacks = [("started", self.started), ("completed", Stack::here())];
-        let mut about = vec![("request", self.call.to_owned())];
-        match self.difference {
-            Difference::Gone => {
-                report::find(
-                    MEMORY_GONE,
-                    "the buffer of a request was unmapped before it was completed",
-                    &about,
-                    &stacks,
-                );
-            }
-            Difference::Bytes(bytes, address) => {
-                let place = address.map(|address| format!(" at {address:#x}")).unwrap_or_default();
-                let (len, plural) = (bytes.len(), if bytes.len() == 1 { "" } else { "s" });
-                about.push((
-                    "changed",
-                    format!("{len} byte{plural}{place}, from byte {} of the data on", bytes.start),
-                ));
-                report::find(
-                    BUFFER_CHANGED,
-                    "a buffer changed while a nonblocking send used it",
-                    &about,
-                    &stacks,
-                );
-            }
-        }
-    }
 }
 
 /// The handle that the library gives to all requests that are complete from the start, if it does so.

@@ -1,10 +1,9 @@
 //! What is known of this process: its rank, its communicators, outstanding requests and objects.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::active;
 use crate::library::{self, COMM_NULL, COMM_SELF, COMM_WORLD, ERRORS_RETURN, SUCCESS, THREAD_MULTIPLE};
 use crate::messages::Messages;
 use crate::objects::Objects;
@@ -20,8 +19,6 @@ const EXIT: &str = "NICETY_MPI_CHECK_EXIT";
 /// The communicators that exist from the start.
 const WORLD_AND_SELF: [usize; 2] = [COMM_WORLD, COMM_SELF];
 
-static IS_ON: AtomicBool = AtomicBool::new(false);
-static RANK: AtomicI32 = AtomicI32::new(0);
 static STATE: Mutex<Option<State>> = Mutex::new(None);
 
 /// What is known of this process.
@@ -32,37 +29,12 @@ pub(crate) struct State {
     pub(crate) is_strict: bool,
 }
 
-/// Whether calls are checked: between MPI_Init and MPI_Finalize.
-pub(crate) fn is_on() -> bool {
-    IS_ON.load(Ordering::Relaxed)
-}
-
-/// The rank of this process in MPI_COMM_WORLD.
-pub(crate) fn rank() -> i32 {
-    RANK.load(Ordering::Relaxed)
-}
-
 /// Uses the state, if calls are checked. `uses` calls no function that a program's own code may run in.
 pub(crate) fn with<T>(uses: impl FnOnce(&mut State) -> T) -> Option<T> {
-    if !is_on() {
+    if !active::is_on() {
         return None;
     }
     STATE.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(uses)
-}
-
-/// Runs a part of the checks. If it panics, which is a mistake of ours, nothing is checked any more, and the program goes on.
-pub(crate) fn checked<T>(check: impl FnOnce() -> Option<T>) -> Option<T> {
-    if !is_on() {
-        return None;
-    }
-    catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|_| {
-        IS_ON.store(false, Ordering::Relaxed);
-        host::real::remark(format_args!(
-            "check: an internal error ended the checks of rank {}; please report it",
-            rank()
-        ));
-        None
-    })
 }
 
 /// The program has initialized MPI: begins to check, if the variables ask for that.
@@ -70,7 +42,7 @@ pub(crate) fn begin() {
     let text = |name| std::env::var(name).unwrap_or_default();
     let level = text(LEVEL);
     let file = Some(PathBuf::from(text(LOG))).filter(|path| !path.as_os_str().is_empty());
-    if level.is_empty() || is_on() {
+    if level.is_empty() || active::is_on() {
         return;
     }
     if !library::is_standard() {
@@ -88,7 +60,6 @@ pub(crate) fn begin() {
     let (mut rank, mut level_of_threads) = (0, 0);
     library::comm_rank(COMM_WORLD, &mut rank);
     library::query_thread(&mut level_of_threads);
-    RANK.store(rank, Ordering::Relaxed);
     let state = State {
         messages: Messages::new(level_of_threads < THREAD_MULTIPLE),
         requests: Requests::new(requests::shared_handle()),
@@ -96,7 +67,7 @@ pub(crate) fn begin() {
         is_strict: level == "strict",
     };
     *STATE.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
-    IS_ON.store(true, Ordering::Relaxed);
+    active::begin(rank);
     WORLD_AND_SELF.into_iter().for_each(add_comm);
     ffi::log::report_at_exit(exit_status);
 }
@@ -132,12 +103,12 @@ pub(crate) fn end() {
     let count = findings::count();
     let (own, mut all) = ([count, u64::from(count != 0)], [0; 2]);
     library::reduce(&own, &mut all, 2, library::UINT64_T, library::SUM, 0, COMM_WORLD);
-    if rank() == 0 {
+    if active::rank() == 0 {
         let mut size = 0;
         library::comm_size(COMM_WORLD, &mut size);
         findings::conclude(&summary(all, size));
     }
-    IS_ON.store(false, Ordering::Relaxed);
+    active::end();
 }
 
 /// The last line, of rank 0.

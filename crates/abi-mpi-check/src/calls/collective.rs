@@ -124,7 +124,7 @@ entry!(MPI_Reduce_scatter_c(sendbuf: usize, recvbuf: usize, recvcounts: usize, d
     call()
 });
 
-/// The size of a communicator that is checked; 0 of others.
+/// The size of a communicator; 0 if it is not checked.
 fn size(comm: usize) -> usize {
     let mut size = 0;
     if let Some(second) = state::with(|state| state.messages.second_of_group(comm)).flatten() {
@@ -133,7 +133,7 @@ fn size(comm: usize) -> usize {
     usize::try_from(size).unwrap_or(0)
 }
 
-/// Nonblocking collectives, of which only the request is known.
+/// Nonblocking collectives: only their requests are watched.
 macro_rules! nonblocking {
     ($($name:ident $large:ident($($arg:ident: $kind:tt),*);)*) => {$(
         sized!($name $large($($arg: $kind,)* request: p) call {

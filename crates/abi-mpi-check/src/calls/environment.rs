@@ -1,5 +1,6 @@
 //! The begin and the end of MPI.
 
+use crate::active::checked;
 use crate::entry::entry;
 use crate::library::SUCCESS;
 use crate::state;
@@ -21,7 +22,7 @@ entry!(MPI_Init_thread(argc: usize, argv: usize, required: i32, provided: usize)
 });
 
 entry!(MPI_Finalize() call {
-    state::checked(|| {
+    checked(|| {
         state::end();
         Some(())
     });

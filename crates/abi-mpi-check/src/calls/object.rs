@@ -1,25 +1,40 @@
 //! Objects that programs make and free.
 
+use findings::Stack;
+
+use crate::active::checked;
 use crate::collectives::{Call, compare};
 use crate::entry::{entry, word};
 use crate::library::{COMM_NULL, SUCCESS, comm_free};
 use crate::memory::{self, value};
-use crate::objects::{freed, made};
 use crate::state;
+
+/// An object was made, which `end` frees.
+fn made(kind: &'static str, end: &'static str, handle: usize) {
+    checked(|| {
+        let made = Stack::here();
+        state::with(|state| state.objects.add(kind, end, handle, made))
+    });
+}
+
+/// An object was freed.
+fn freed(kind: &'static str, handle: usize) {
+    state::with(|state| state.objects.remove(kind, handle));
+}
 
 const COMM: [&str; 2] = ["MPI_Comm", "MPI_Comm_free"];
 
 /// A new communicator was stored for the program.
 fn new_comm(comm: usize) {
     let Some(comm) = value::<usize>(comm).filter(|comm| *comm != COMM_NULL) else { return };
-    state::checked(|| {
+    checked(|| {
         state::add_comm(comm);
         Some(())
     });
     made(COMM[0], COMM[1], comm);
 }
 
-/// Makes communicators of the processes of another one, all of which call this.
+/// Calls that make a communicator, by all processes of another communicator.
 macro_rules! comms {
     ($($name:ident($comm:ident $($arg:ident: $kind:tt),*) $new:ident;)*) => {$(
         entry!($name($comm: usize, $($arg: word!($kind i32),)* $new: usize) call {
@@ -72,7 +87,7 @@ fn end_comm(comm: usize, run: impl FnOnce() -> i32) -> i32 {
 entry!(MPI_Comm_free(comm: usize) call { end_comm(comm, call) });
 entry!(MPI_Comm_disconnect(comm: usize) call { end_comm(comm, call) });
 
-/// Calls that make an object of a type, and the one that frees it.
+/// Calls that make an object of a type, and the call that frees it.
 macro_rules! objects {
     ($($type:literal $free:ident: $($name:ident($($arg:ident: $kind:tt),*) $new:ident;)*)*) => {$(
         $(entry!($name($($arg: word!($kind i32)),*) call {

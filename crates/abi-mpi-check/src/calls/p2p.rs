@@ -2,6 +2,7 @@
 
 use findings::Stack;
 
+use crate::active::checked;
 use crate::entry::{entry, sized, word};
 use crate::library::{PROC_NULL, SUCCESS, Status};
 use crate::memory::{self, Memory};
@@ -21,10 +22,9 @@ fn receiving(memory: Memory, source: i32, tag: i32, comm: usize) -> Operation {
     Operation { comm, send: None, receive: Some(Receive { memory, source, tag }) }
 }
 
-/// An operation is about to begin: compares it with those that are outstanding, and announces its message. Returns the number of its
-/// receive.
+/// An operation is about to begin: compares it with outstanding operations, and announces its message. Returns the number of its receive.
 pub(super) fn begin(call: &str, operation: &Operation) -> (Stack, Option<u64>) {
-    let begun = state::checked(|| {
+    let begun = checked(|| {
         let stack = Stack::here();
         state::with(|state| {
             state.requests.check_overlap(call, operation, stack);
@@ -45,7 +45,7 @@ fn blocking(call: &str, operation: &Operation, status: usize, run: impl FnOnce()
     let (_, posted) = begin(call, operation);
     let code = run();
     let Some(number) = posted else { return code };
-    state::checked(|| {
+    checked(|| {
         let status = memory::value::<Status>(status)?;
         let comm = operation.comm;
         let (matches, is_strict) = state::with(|state| {
@@ -82,7 +82,7 @@ pub(super) fn add(
     is_persistent: bool,
     begun: (Stack, Option<u64>),
 ) {
-    state::checked(|| {
+    checked(|| {
         let mut handle = memory::value::<usize>(request)?;
         if state::with(|state| state.requests.is_shared(handle))? {
             handle = requests::own_handle(handle);
@@ -183,7 +183,7 @@ fn probed(source: i32, tag: i32, comm: usize) {
     if source == PROC_NULL {
         return;
     }
-    state::checked(|| {
+    checked(|| {
         let stack = Stack::here();
         let (matches, is_strict) = state::with(|state| {
             state.messages.probed(source, tag, comm, stack);

@@ -2,11 +2,12 @@
 
 use findings::Stack;
 
+use crate::active;
 use crate::calls::p2p::begin;
+use crate::completion::ended;
 use crate::entry::entry;
 use crate::library::{ERR_IN_STATUS, ERR_PENDING, SUCCESS, Status, UNDEFINED, pmpi};
 use crate::memory::{value, values};
-use crate::requests::ended;
 use crate::state;
 
 /// How many elements an array of the program has.
@@ -78,7 +79,7 @@ entry!(MPI_Testany(count: i32, requests: usize, index: usize, flag: usize, statu
     code
 });
 entry!(MPI_Waitall(count: i32, requests: usize, array_of_statuses: usize) call {
-    if !state::is_on() {
+    if !active::is_on() {
         return call();
     }
     let handles: Vec<usize> = values(requests, length(count));
@@ -90,7 +91,7 @@ entry!(MPI_Waitall(count: i32, requests: usize, array_of_statuses: usize) call {
     code
 });
 entry!(MPI_Testall(count: i32, requests: usize, flag: usize, array_of_statuses: usize) call {
-    if !state::is_on() {
+    if !active::is_on() {
         return call();
     }
     let handles: Vec<usize> = values(requests, length(count));
@@ -102,7 +103,7 @@ entry!(MPI_Testall(count: i32, requests: usize, flag: usize, array_of_statuses: 
     code
 });
 entry!(MPI_Waitsome(count: i32, requests: usize, done: usize, indices: usize, array_of_statuses: usize) call {
-    if !state::is_on() {
+    if !active::is_on() {
         return call();
     }
     let handles: Vec<usize> = values(requests, length(count));
@@ -115,7 +116,7 @@ entry!(MPI_Waitsome(count: i32, requests: usize, done: usize, indices: usize, ar
     code
 });
 entry!(MPI_Testsome(count: i32, requests: usize, done: usize, indices: usize, array_of_statuses: usize) call {
-    if !state::is_on() {
+    if !active::is_on() {
         return call();
     }
     let handles: Vec<usize> = values(requests, length(count));
@@ -129,7 +130,7 @@ entry!(MPI_Testsome(count: i32, requests: usize, done: usize, indices: usize, ar
 });
 
 entry!(MPI_Request_free(request: usize) call {
-    let handle = value::<usize>(request).filter(|_| state::is_on());
+    let handle = value::<usize>(request).filter(|_| active::is_on());
     let code = call();
     if let Some(handle) = handle.filter(|_| code == SUCCESS) {
         state::with(|state| {

@@ -28,6 +28,25 @@ static void changed(int count)
 static void changed_short(void) { changed(3); }
 static void changed_long(void) { changed(LONG); }
 
+/* All requests are complete from the start, and have one handle in some libraries. */
+static void changed_one_of_many(void)
+{
+	MPI_Request requests[4];
+	int at;
+
+	if (rank == 0) {
+		MPI_Recv(more, 0, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		for (at = 0; at < 4; at++)
+			MPI_Isend(numbers + at, 1, MPI_INT, 1, at, MPI_COMM_WORLD, &requests[at]);
+		numbers[2] = 1;
+		MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+	} else if (rank == 1) {
+		MPI_Send(more, 0, MPI_INT, 0, 9, MPI_COMM_WORLD);
+		for (at = 0; at < 4; at++)
+			MPI_Recv(more, 1, MPI_INT, 0, at, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	}
+}
+
 static void changed_with_gaps(void)
 {
 	MPI_Datatype column;
@@ -380,6 +399,7 @@ static const struct {
 	void (*run)(void);
 } programs[] = {
 	{ "changed-short", changed_short },
+	{ "changed-one-of-many", changed_one_of_many },
 	{ "changed-long", changed_long },
 	{ "changed-with-gaps", changed_with_gaps },
 	{ "changed-persistent", changed_persistent },
