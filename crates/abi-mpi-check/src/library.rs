@@ -54,8 +54,8 @@ pub(crate) fn address(name: &'static str, cache: &AtomicUsize) -> usize {
 /// The handle of the MPI library of this process, and whether it has the standard ABI.
 fn library() -> (usize, bool) {
     static LIBRARY: OnceLock<(usize, bool)> = OnceLock::new();
-    // SAFETY: a string of C, which the call only reads; the library is loaded already, or its initializers are those that the program
-    // would have run. Test: `seeded_bugs_are_found`.
+    // SAFETY: a string of C, which the call only reads; the library is loaded already, or the program would have run the
+    // same initializers. Test: `seeded_bugs_are_found`.
     let open = |name: &CStr, mode: i32| {
         unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | mode) }.expose_provenance()
     };

@@ -2,7 +2,7 @@
 //!
 //! A sender precedes each message by a *note* on the second communicator, with the same destination and tag. Messages of one sender with
 //! one tag arrive in order (MPI 5.0, section 3.5), and so do their notes. A receiver takes a message's note when it knows the message's
-//! sender and tag, and which of its receives came first: a receive waits for earlier ones that could have taken the message instead.
+//! sender and tag, and which of its receives came first: a receive waits for earlier receives that could have taken the message instead.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -42,7 +42,7 @@ struct Comm {
     posted: VecDeque<Posted>,
 }
 
-/// A received message whose note is to be taken.
+/// A received message: its note can be taken.
 pub(crate) struct Match {
     second: usize,
     source: i32,
@@ -109,7 +109,7 @@ impl Messages {
         self.add_receive(Signature::of(memory), source, tag, comm, stack)
     }
 
-    /// A message was probed for, and can only be received by its handle: as a receive, of which only the memory is missing.
+    /// A message was probed for, and can only be received by its handle: as a receive without memory.
     pub(crate) fn probed(&mut self, source: i32, tag: i32, comm: usize, stack: Stack) -> Option<u64> {
         let number = self.add_receive(None, source, tag, comm, stack)?;
         self.received(comm, number, source, tag);

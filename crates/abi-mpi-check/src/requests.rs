@@ -64,7 +64,7 @@ impl Requests {
         Self { all: BTreeMap::new(), shared }
     }
 
-    /// Whether this handle stands for several requests.
+    /// Whether several requests have this handle.
     pub(crate) fn is_shared(&self, handle: usize) -> bool {
         (handle < PREDEFINED_MAX && handle != REQUEST_NULL) || self.shared == Some(handle)
     }
@@ -146,7 +146,7 @@ impl Requests {
         }
     }
 
-    /// The program frees a request. Returns its communicator and the number of its receive, if it has one that has not ended.
+    /// The program frees a request. Returns its communicator and the number of its receive, if that has not ended.
     pub(crate) fn free(&mut self, handle: usize) -> Option<(usize, u64)> {
         let request = self.all.remove(&handle)?;
         Some((request.operation.comm, request.posted?))
@@ -222,7 +222,7 @@ pub(crate) fn shared_handle() -> Option<usize> {
     (one == other && one != REQUEST_NULL).then_some(one)
 }
 
-/// Replaces a request whose handle stands for several by a generalized request, which has a handle of its own and the same status.
+/// Replaces a request whose handle is shared by a generalized request, which has a handle of its own and the same status.
 /// Returns its handle.
 pub(crate) fn own_handle(mut handle: usize) -> usize {
     let mut saved = Box::new(Saved { status: Status::default(), bytes: 0 });

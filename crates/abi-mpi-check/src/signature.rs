@@ -194,7 +194,7 @@ fn add(datatype: usize, times: u64, depth: u32, runs: &mut Vec<Run>) -> Option<(
     Some(())
 }
 
-/// The datatypes of which a datatype consists, each with its number of elements. Their handles are freed at the end.
+/// The parts of a datatype, each with its number of elements. Their handles are freed at the end.
 struct Parts {
     types: Vec<(usize, u64)>,
 }

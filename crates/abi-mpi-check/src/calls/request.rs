@@ -22,7 +22,7 @@ fn one(handle: Option<usize>, status: usize, is_ended: bool, code: i32) {
     }
 }
 
-/// A call for an array of requests, of which those at `indices` have ended; their statuses are in this order.
+/// A call for an array of requests: the requests at `indices` have ended; their statuses are in this order.
 fn several(handles: &[usize], indices: impl Iterator<Item = usize>, statuses: usize, code: i32) {
     let indices: Vec<usize> = indices.collect();
     let statuses: Vec<Status> = values(statuses, indices.len());
