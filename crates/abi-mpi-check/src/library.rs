@@ -54,9 +54,9 @@ pub(crate) fn address(name: &'static str, cache: &AtomicUsize) -> usize {
 /// The handle of the MPI library of this process, and whether it has the standard ABI.
 fn library() -> (usize, bool) {
     static LIBRARY: OnceLock<(usize, bool)> = OnceLock::new();
-    // SAFETY: a string of C, which the call only reads; the library is loaded already, or the program would have run the
-    // same initializers. Test: `seeded_bugs_are_found`.
     let open = |name: &CStr, mode: i32| {
+        // SAFETY: a string of C, which the call only reads; the library is loaded already, or the program would have run the same
+        // initializers. Test: `seeded_bugs_are_found`.
         unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | mode) }.expose_provenance()
     };
     *LIBRARY.get_or_init(|| {
@@ -97,10 +97,10 @@ macro_rules! pmpi {
     ($name:ident($($arg:ident: $kind:ty),*) -> $returns:ty) => {{
         static ADDRESS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let address = $crate::library::address(concat!("P", stringify!($name), "\0"), &ADDRESS);
+        type Function = extern "C-unwind" fn($($kind),*) -> $returns;
         // SAFETY: a function of the standard ABI with this prototype, whose addresses and handles are words here. The MPI library checks
-        // handles; the program vouches for addresses that are its own, and ours live until the call returns. Test: `seeded_bugs_are_found`.
-        let function =
-            unsafe { std::mem::transmute::<usize, extern "C-unwind" fn($($kind),*) -> $returns>(address) };
+        // handles; the program vouches for its addresses, and ours live until the call returns. Test: `seeded_bugs_are_found`.
+        let function = unsafe { std::mem::transmute::<usize, Function>(address) };
         function($($arg),*)
     }};
 }

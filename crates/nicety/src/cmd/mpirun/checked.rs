@@ -1,10 +1,11 @@
 //! Preloads the checks of MPI programs.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 
 use launcher::{Abi, install_paths};
 
-use crate::args::{Level, MpirunArgs};
+use crate::args::{Level, MpirunArgs, ProgramArgs};
 use crate::cmd::record::whole_path;
 use crate::error::Failure;
 
@@ -12,6 +13,11 @@ use crate::error::Failure;
 const LIBRARY: &str = "libnicety_mpi_check.so";
 /// The loader's list of libraries that come first.
 const PRELOAD: &str = "LD_PRELOAD";
+
+/// The name of `NAME=VALUE`, or of `NAME`.
+fn name(variable: &OsStr) -> &[u8] {
+    variable.as_bytes().split(|byte| *byte == b'=').next().unwrap_or_default()
+}
 
 /// `NAME=VALUE`.
 pub(super) fn variable(name: &str, value: &OsStr) -> OsString {
@@ -24,9 +30,15 @@ pub(super) fn variable(name: &str, value: &OsStr) -> OsString {
 /// The variables for all ranks by which they are checked; none if the options do not ask for that.
 ///
 /// # Errors
-/// If the library is missing, the programs are of another ABI, or the file cannot be written.
-pub(super) fn variables(args: &MpirunArgs) -> Result<Vec<OsString>, Failure> {
+/// If the library is missing, the programs are of another ABI or preload another library by an option, or the file cannot be written.
+pub(super) fn variables(args: &MpirunArgs, programs: &[ProgramArgs]) -> Result<Vec<OsString>, Failure> {
     let Some(level) = args.check.check else { return Ok(Vec::new()) };
+    let mut given = programs.iter().flat_map(|program| &program.variables).chain(&args.genv);
+    if given.any(|variable| name(variable) == PRELOAD.as_bytes()) {
+        return Err(Failure::usage(
+            "--check preloads a library, and an option sets LD_PRELOAD for ranks; set it in the environment of this command instead",
+        ));
+    }
     if args.abi == Some(Abi::Mpich) {
         return Err(Failure::usage(
             "--check is for programs of the standard ABI; compile the program with nicety mpicc, and leave out --abi mpich",
@@ -59,10 +71,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_of_another_abi_are_refused() {
-        let asked = variables(&command_line::parsed(&["--check", "--abi", "mpich", "sh"]));
-        assert!(asked.expect_err("MPICH's").lines[0].contains("nicety mpicc"));
-        assert_eq!(variables(&command_line::parsed(&["sh"])), Ok(Vec::new()));
+    fn programs_that_cannot_be_checked_are_refused() {
+        let asked = |words: &[&str]| {
+            let args = command_line::parsed(words);
+            variables(&args, std::slice::from_ref(&args.program))
+        };
+        let refused = |words: &[&str]| asked(words).expect_err("refused").lines[0].clone();
+        assert!(refused(&["--check", "--abi", "mpich", "sh"]).contains("nicety mpicc"));
+        assert!(refused(&["--check", "-x", "LD_PRELOAD=a.so", "sh"]).contains("LD_PRELOAD"));
+        assert!(refused(&["--check", "--genv", "LD_PRELOAD", "sh"]).contains("LD_PRELOAD"));
+        assert_eq!(asked(&["-x", "LD_PRELOAD=a.so", "sh"]), Ok(Vec::new()));
         assert_eq!(variable("A", "b c".as_ref()), "A=b c");
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn launcher_options(args: &MpirunArgs) -> Result<Options, Failure> {
     };
     let device = device(args, &hosts)?;
     let mut variables = args.genv.clone();
-    variables.extend(checked::variables(args)?);
+    variables.extend(checked::variables(args, &programs)?);
     if let Some(asked) = &args.log {
         check_log(asked)?;
         variables.push(checked::variable(ffi::log::VARIABLE, asked));
