@@ -93,6 +93,14 @@ macro_rules! __conformance_table {
                 region_of_all_memory_grants_given_rights_only
                 key_is_invalid_after_deregistration
             }
+            placed {
+                region_at_another_address_is_used_by_it
+                own_address_is_outside_of_a_region_at_another_one
+                changed_rights_apply_to_the_same_keys
+                changed_domain_applies
+                changed_memory_replaces_the_former
+                memory_on_demand_may_be_mapped_later
+            }
             lost_memory {
                 registering_checks_accessibility
                 peer_request_to_lost_memory_fails

@@ -77,7 +77,8 @@ mod wr;
 pub use access::Access;
 pub use async_event::AsyncEvent;
 pub use attr::{
-    AtomicCap, DeviceAttr, DmAccess, QpCap, RNR_PAUSE, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, SrqInit, WriteOrder,
+    AtomicCap, DeviceAttr, DmAccess, QpCap, RNR_PAUSE, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, RegionCap, SrqInit,
+    WriteOrder,
 };
 pub use cm::{BoundAddr, Cm, CmId, Listener};
 pub use conn::{CmFailure, ConnInfo, ConnParam, Depths};
@@ -87,7 +88,7 @@ pub use error::{Error, Result};
 pub use firmware::{Firmware, FirmwareCap, Message, NicCtx};
 pub use host;
 pub use memory::{Buf, MemoryKind, Words};
-pub use mr::{ImplicitMr, Mr};
+pub use mr::{ImplicitMr, Mr, MrChange};
 pub use pd::Pd;
 pub use program::Program;
 pub use provider::{CmEvent, ConnectRequest};

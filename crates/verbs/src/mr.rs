@@ -1,7 +1,7 @@
 //! [`Mr`]: memory regions.
 
 use crate::provider::MrOps;
-use crate::{Access, Buf, RemoteAddr, Result, Sge};
+use crate::{Access, Buf, Pd, RemoteAddr, Result, Sge};
 
 /// A registered range of memory (`ibv_mr`). Dropping it deregisters: once that returns, no NIC accesses the memory
 /// through it any more.
@@ -39,8 +39,8 @@ impl Mr {
         self.rkey
     }
 
-    /// The address of its first byte for work requests: the virtual address for host memory, 0 for NIC memory, whose
-    /// regions are zero-based (`ibv_reg_dm_mr(3)`).
+    /// The address of its first byte for work requests: the virtual address for host memory, unless it was registered at
+    /// another one ([`Pd::reg_mr_at`]); 0 for NIC memory, whose regions are zero-based (`ibv_reg_dm_mr(3)`).
     #[inline]
     pub fn addr(&self) -> u64 {
         self.addr
@@ -68,6 +68,24 @@ impl Mr {
         RemoteAddr { addr: self.addr(), rkey: self.rkey() }.offset(offset)
     }
 
+    /// Changes the region, whose keys stay (`ibv_rereg_mr`). Requests that use it meanwhile fail, and those that use it
+    /// later follow the changed region. With other memory its address becomes the one of that memory.
+    ///
+    /// # Errors
+    /// As [`Pd::reg_mr`], and [`crate::Error::Unsupported`] without [`RegionCap::rereg`](crate::RegionCap::rereg): the
+    /// region is as before. [`crate::Error::Busy`] as [`Mr::dereg`]: the region is lost.
+    pub fn rereg(&mut self, change: &MrChange<'_>) -> Result<()> {
+        let (buf, access) = (change.buf.unwrap_or(&self.buf), change.access.unwrap_or(self.access));
+        let device = change.pd.device();
+        device.check_region(buf, access)?;
+        if !device.attr().regions.rereg {
+            return device.unsupported("regions that change");
+        }
+        self.ops.rereg(change.pd.ops(), change.buf, access)?;
+        (self.buf, self.access, self.addr) = (buf.clone(), access, self.ops.addr());
+        Ok(())
+    }
+
     /// Deregisters and returns the result, which dropping cannot.
     ///
     /// # Errors
@@ -76,6 +94,17 @@ impl Mr {
     pub fn dereg(self) -> Result<()> {
         self.ops.dereg()
     }
+}
+
+/// What [`Mr::rereg`] changes.
+#[derive(Clone, Copy, Debug)]
+pub struct MrChange<'a> {
+    /// Its domain from now on, of the same device.
+    pub pd: &'a Pd,
+    /// Other memory.
+    pub buf: Option<&'a Buf>,
+    /// Other rights.
+    pub access: Option<Access>,
 }
 
 /// All memory of the process under one key ([`crate::Pd::reg_all`]). Dropping it deregisters, as with an [`Mr`].

@@ -44,11 +44,29 @@ impl Pd {
     /// # Errors
     /// As [`Pd::reg_mr`]; [`Error::Limit`] if the range ends outside.
     pub fn reg_mr_range(&self, buf: &Buf, range: Range<usize>, access: Access) -> Result<Mr> {
-        access.check()?;
         let part = buf.slice(range)?;
-        Error::check_limit("the region's size in bytes", part.len() as u64, self.device.attr().max_mr_size)?;
-        part.check_presence(access)?;
+        self.device.check_region(&part, access)?;
         Ok(Mr::new(self.ops.reg_mr(&part, access)?, part, access))
+    }
+
+    /// Registers all of `buf`, which requests address as if its first byte were at `addr` (`ibv_reg_mr_iova2`): with 0, by
+    /// offsets.
+    ///
+    /// # Errors
+    /// As [`Pd::reg_mr`]; [`Error::Unsupported`] without [`RegionCap::any_address`](crate::RegionCap::any_address);
+    /// [`Error::Invalid`] if the addresses of the region wrap.
+    pub fn reg_mr_at(&self, buf: &Buf, addr: u64, access: Access) -> Result<Mr> {
+        self.device.check_region(buf, access)?;
+        if !self.device.attr().regions.any_address {
+            return self.device.unsupported("regions at other addresses than those of their memory");
+        }
+        if addr.checked_add(buf.len() as u64).is_none() {
+            let len = buf.len();
+            return Err(Error::Invalid(format!(
+                "{len} bytes at the address {addr:#x} wrap; pass a smaller address"
+            )));
+        }
+        Ok(Mr::new(self.ops.reg_mr_at(buf, addr, access)?, buf.clone(), access))
     }
 
     /// Registers all memory of the process under one key, including future mappings: an implicit on-demand region
@@ -87,6 +105,16 @@ impl Pd {
 }
 
 impl Device {
+    /// Checks what is to be registered.
+    pub(crate) fn check_region(&self, buf: &Buf, access: Access) -> Result<()> {
+        access.check()?;
+        Error::check_limit("the region's size in bytes", buf.len() as u64, self.attr().max_mr_size)?;
+        if buf.is_on_demand() && !self.attr().regions.on_demand {
+            return self.unsupported("regions of memory that is mapped on demand");
+        }
+        buf.check_presence(access)
+    }
+
     /// Creates a protection domain (`ibv_alloc_pd`).
     ///
     /// # Errors

@@ -37,6 +37,10 @@ impl PdOps for CheckPd {
         Ok(self.registered(self.below.reg_mr(buf, access)?, access, Some(buf)))
     }
 
+    fn reg_mr_at(&self, buf: &Buf, addr: u64, access: Access) -> Result<Box<dyn MrOps>> {
+        Ok(self.registered(self.below.reg_mr_at(buf, addr, access)?, access, Some(buf)))
+    }
+
     fn reg_all(&self, access: Access) -> Result<Box<dyn MrOps>> {
         Ok(self.registered(self.below.reg_all(access)?, access, None))
     }
@@ -123,6 +127,19 @@ impl MrOps for CheckMr {
 
     fn addr(&self) -> u64 {
         self.below.as_ref().map_or(0, |below| below.addr())
+    }
+
+    /// The region that was ends, and another one with the same keys begins.
+    fn rereg(&mut self, pd: &Arc<dyn PdOps>, buf: Option<&Buf>, access: Access) -> Result<()> {
+        let pd: Arc<CheckPd> = downcast(pd.clone(), "the protection domain")?;
+        let Some(below) = &mut self.below else { return Ok(()) };
+        below.rereg(&pd.below, buf, access)?;
+        let keys = (below.lkey(), below.rkey());
+        let region = Arc::new(Region::new(keys, below.addr(), access, buf.or(self.region.buf())));
+        self.shared.regions.end(&self.region);
+        self.shared.regions.add(&region);
+        self.region = region;
+        Ok(())
     }
 
     fn dereg(mut self: Box<Self>) -> Result<()> {

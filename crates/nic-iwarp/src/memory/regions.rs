@@ -38,6 +38,17 @@ struct Entry {
     at: AtomicU64,
 }
 
+impl Entry {
+    /// Writes everything but the key, which must not be valid.
+    fn describe(&self, pd: u32, (at, len): (u64, u64), base: u64, access: Access) {
+        self.pd.store(pd, Ordering::Relaxed);
+        self.access.store(access.bits().into(), Ordering::Relaxed);
+        self.base.store(base, Ordering::Relaxed);
+        self.len.store(len, Ordering::Relaxed);
+        self.at.store(at, Ordering::Relaxed);
+    }
+}
+
 /// 16 random bits from the kernel.
 pub(crate) fn random() -> Result<u16, Error> {
     let bytes = host::random().map_err(|why| Error::system("cannot make a steering tag", why))?;
@@ -164,6 +175,15 @@ impl RegionTable {
         }
     }
 
+    /// Writes another region to the entry of a tag that was cleared and that no thread can be using any more; the tag is
+    /// valid again.
+    pub(crate) fn refill(&self, key: u32, pd: u32, place: (u64, u64), base: u64, access: Access) {
+        if let Some(entry) = self.entry(key) {
+            entry.describe(pd, place, base, access);
+            entry.key.store(key, Ordering::Release);
+        }
+    }
+
     /// Frees the entry of a tag that no thread can be using any more.
     pub(crate) fn free_entry(&self, key: u32) {
         unpoisoned(&self.numbers).free((key >> 16) as usize);
@@ -190,11 +210,7 @@ impl RegionTable {
     ) -> Result<u32, Error> {
         let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Entry::default()).collect());
         let entry = &chunk[index % CHUNK];
-        entry.pd.store(pd, Ordering::Relaxed);
-        entry.access.store(access.bits().into(), Ordering::Relaxed);
-        entry.base.store(base, Ordering::Relaxed);
-        entry.len.store(len, Ordering::Relaxed);
-        entry.at.store(at, Ordering::Relaxed);
+        entry.describe(pd, (at, len), base, access);
         let key = loop {
             let low = u32::from(random()?);
             // Neither 0, the value of a cleared tag, nor all ones, nor the entry's previous tag.

@@ -158,8 +158,8 @@ pub(crate) struct ServiceWords {
     /// A number of [`service_op`].
     pub(crate) kind: AtomicU32,
     pub(crate) len: AtomicU64,
-    /// The address in the owner's process, which the owner checks against `key`.
-    pub(crate) place: AtomicU64,
+    /// The address as requests use it, which the owner checks against `key`.
+    pub(crate) addr: AtomicU64,
     pub(crate) key: AtomicU32,
     /// 0: done; 1: refused.
     pub(crate) refused: AtomicU32,

@@ -76,7 +76,7 @@ impl ServiceServer {
         let atomic = requested_atomic(words, kind);
         // An atomic always changes 8 bytes, whatever length the peer gives.
         let len = if atomic.is_some() { 8 } else { words.len.load(Ordering::Relaxed) };
-        let (at, key) = (words.place.load(Ordering::Relaxed), words.key.load(Ordering::Relaxed));
+        let (at, key) = (words.addr.load(Ordering::Relaxed), words.key.load(Ordering::Relaxed));
         let table = &connection.device.table;
         let place = table.check(key, connection.pd, need, at, len)?;
         let at = place.private_address()?;

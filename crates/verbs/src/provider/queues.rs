@@ -18,6 +18,10 @@ use crate::wr::{RecvWr, RemoteAddr, SendWr};
 pub trait PdOps: Any + Send + Sync {
     /// Registers all of `buf`.
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>>;
+    /// See [`crate::Pd::reg_mr_at`].
+    fn reg_mr_at(&self, _buf: &Buf, _addr: u64, _access: Access) -> Result<Box<dyn MrOps>> {
+        Err(unsupported("the device", "regions at other addresses than those of their memory"))
+    }
     /// See [`crate::Pd::reg_all`], whose contract the caller fulfils; `access` is within
     /// [`crate::DeviceAttr::implicit_mr`]. The region's address is 0.
     fn reg_all(&self, _access: Access) -> Result<Box<dyn MrOps>> {
@@ -31,7 +35,8 @@ pub trait PdOps: Any + Send + Sync {
     }
 }
 
-/// A memory region; dropping it deregisters. Its keys and its address never change: they are queried once.
+/// A memory region; dropping it deregisters. Its keys never change, and its address only by [`MrOps::rereg`]: they are
+/// queried once.
 pub trait MrOps: Any + Send + Sync {
     /// See [`crate::Mr::lkey`].
     fn lkey(&self) -> u32;
@@ -39,6 +44,11 @@ pub trait MrOps: Any + Send + Sync {
     fn rkey(&self) -> u32;
     /// See [`crate::Mr::addr`].
     fn addr(&self) -> u64;
+    /// See [`crate::Mr::rereg`]. Without a buffer, memory and address stay; with one, the address becomes the buffer's own. The
+    /// domain may be another device's.
+    fn rereg(&mut self, _pd: &Arc<dyn PdOps>, _buf: Option<&Buf>, _access: Access) -> Result<()> {
+        Err(unsupported("the device", "regions that change"))
+    }
     /// See [`crate::Mr::dereg`].
     fn dereg(self: Box<Self>) -> Result<()>;
 }
