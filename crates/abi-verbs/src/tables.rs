@@ -11,7 +11,7 @@ use crate::discovery::port;
 use crate::errno::Errno;
 use crate::qp::queue_pair;
 use crate::requests::{poll, post};
-use crate::resources::{cq, dm, srq};
+use crate::resources::{advice, cq, dm, pd, srq};
 use crate::slab::Handle;
 
 /// The fields of an opened device that C sees.
@@ -28,7 +28,7 @@ pub(crate) fn context(device: *mut ibv_device, async_fd: c_int) -> verbs_context
     };
     verbs_context {
         query_port: Some(query_port),
-        advise_mr: null_mut(),
+        advise_mr: Some(advise_mr),
         alloc_null_mr: null_mut(),
         read_counters: null_mut(),
         attach_counters_point_flow: null_mut(),
@@ -41,9 +41,9 @@ pub(crate) fn context(device: *mut ibv_device, async_fd: c_int) -> verbs_context
         destroy_flow_action: null_mut(),
         create_flow_action_esp: null_mut(),
         modify_qp_rate_limit: null_mut(),
-        alloc_parent_domain: null_mut(),
-        dealloc_td: null_mut(),
-        alloc_td: null_mut(),
+        alloc_parent_domain: Some(alloc_parent_domain),
+        dealloc_td: Some(dealloc_td),
+        alloc_td: Some(alloc_td),
         modify_cq: null_mut(),
         post_srq_ops: null_mut(),
         destroy_rwq_ind_table: null_mut(),
@@ -214,6 +214,27 @@ extern "C" fn create_srq_ex(context: *mut ibv_context, init: *mut ibv_srq_init_a
     answer::pointer("ibv_create_srq_ex", || {
         srq::create_ex(Handle::from_ptr(context), output(init)).map(Handle::cast)
     })
+}
+
+extern "C" fn advise_mr(pd: *mut ibv_pd, what: c_int, flags: u32, list: *mut ibv_sge, count: u32) -> c_int {
+    answer::errno("ibv_advise_mr", || advice::advise(Handle::from_ptr(pd), what, flags, list, count))
+}
+
+extern "C" fn alloc_parent_domain(
+    context: *mut ibv_context,
+    attr: *mut ibv_parent_domain_init_attr,
+) -> *mut ibv_pd {
+    answer::pointer("ibv_alloc_parent_domain", || {
+        pd::alloc_parent(Handle::from_ptr(context), input(attr)).map(Handle::cast)
+    })
+}
+
+extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> *mut ibv_td {
+    answer::pointer("ibv_alloc_td", || pd::alloc_td(Handle::from_ptr(context), input(attr)).map(Handle::cast))
+}
+
+extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    answer::errno("ibv_dealloc_td", || pd::dealloc_td(Handle::from_ptr(td)))
 }
 
 extern "C" fn alloc_dm(context: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) -> *mut ibv_dm {

@@ -214,6 +214,20 @@ struct ibv_pd {
     context: *mut ibv_context,
     handle: u32,
 }
+struct ibv_td {
+    context: *mut ibv_context,
+}
+struct ibv_td_init_attr {
+    comp_mask: u32,
+}
+struct ibv_parent_domain_init_attr {
+    pd: *mut ibv_pd,
+    td: *mut ibv_td,
+    comp_mask: u32,
+    alloc: *mut c_void,
+    free: *mut c_void,
+    pd_context: *mut c_void,
+}
 struct ibv_mr {
     context: *mut ibv_context,
     pd: *mut ibv_pd,
@@ -561,7 +575,7 @@ struct ibv_context {
 }
 struct verbs_context {
     query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
-    advise_mr: Unused,
+    advise_mr: Option<unsafe extern "C" fn(*mut ibv_pd, c_int, u32, *mut ibv_sge, u32) -> c_int>,
     alloc_null_mr: Unused,
     read_counters: Unused,
     attach_counters_point_flow: Unused,
@@ -574,9 +588,9 @@ struct verbs_context {
     destroy_flow_action: Unused,
     create_flow_action_esp: Unused,
     modify_qp_rate_limit: Unused,
-    alloc_parent_domain: Unused,
-    dealloc_td: Unused,
-    alloc_td: Unused,
+    alloc_parent_domain: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd>,
+    dealloc_td: Option<unsafe extern "C" fn(*mut ibv_td) -> c_int>,
+    alloc_td: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td>,
     modify_cq: Unused,
     post_srq_ops: Unused,
     destroy_rwq_ind_table: Unused,

@@ -98,11 +98,31 @@ pub(crate) fn query_device_ex(context: Handle<Context>, place: *mut u8, size: us
     let context = context.lookup()?;
     let found = ibv_device_attr_ex {
         orig_attr: attributes(context)?,
+        odp_caps: odp_caps(context.engine.device.attr()),
         max_dm_size: context.engine.device.attr().max_dm_size,
         phys_port_cnt_ex: 1,
         ..zeroed()
     };
     copy_truncated(&found, size_of_val(&found), place, size)
+}
+
+/// What regions on demand can be used for.
+fn odp_caps(attr: &DeviceAttr) -> ibv_odp_caps {
+    if !attr.regions.on_demand {
+        return ibv_odp_caps { general_caps: 0, per_transport_caps: [0; 3] };
+    }
+    let implicit = if attr.implicit_mr.is_some() { n::IBV_ODP_SUPPORT_IMPLICIT } else { 0 };
+    let datagrams = n::IBV_ODP_SUPPORT_SEND | n::IBV_ODP_SUPPORT_RECV;
+    let all = datagrams
+        | n::IBV_ODP_SUPPORT_WRITE
+        | n::IBV_ODP_SUPPORT_READ
+        | n::IBV_ODP_SUPPORT_ATOMIC
+        | n::IBV_ODP_SUPPORT_SRQ_RECV;
+    // RC, UC and UD; the device has no UC.
+    ibv_odp_caps {
+        general_caps: u64::from(n::IBV_ODP_SUPPORT | implicit),
+        per_transport_caps: [all, 0, datagrams],
+    }
 }
 
 /// Extended attributes, all zero.

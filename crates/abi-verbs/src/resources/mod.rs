@@ -8,6 +8,7 @@
 //! | `ah` | address handles |
 //! | `event` | asynchronous events |
 
+pub(crate) mod advice;
 pub(crate) mod ah;
 pub(crate) mod channel;
 pub(crate) mod context;
