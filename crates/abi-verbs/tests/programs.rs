@@ -211,6 +211,11 @@ fn regions_in_c_are_changed_and_addressed() {
 }
 
 #[test]
+fn memory_windows_in_c_protect() {
+    run_c("windows.c", "all windows closed");
+}
+
+#[test]
 fn connected_pair_in_c_uses_rare_features() {
     run_c("pair.c", "all done");
 }

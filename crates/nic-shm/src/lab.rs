@@ -72,8 +72,7 @@ const HEADER: Names = names!(Header:
     version = 4, token = 8, atomic_holder.0 = 8, kicked.summary = 8, kicked.words = 8,
     rnr.summary = 8, rnr.words = 8, reporting.summary = 8, reporting.words = 8, visited.summary = 8,
     visited.words = 8);
-const REGION: Names =
-    names!(MrEntry: key = 4, access = 4, pd = 4, kind = 4, addr = 8, len = 8, place = 8, stamp = 8);
+const REGION: Names = names!(MrEntry: key = 4, access = 4, pd = 4, kind = 4, addr = 8, len = 8, place = 8, stamp = 8, window_owner = 8);
 const QUEUE_PAIR: Names = names!(QpShared:
     status = 8, pd = 4, recv_cq = 4, srq = 4, recv_shift = 4, recv_stride = 4, comp_shift = 4, recv_ring = 8,
     comp_ring = 8, rnr_pause = 4, peer.0.busy.inside = 4, peer.0.busy.mark = 4, rnr.0 = 4, taken = 8, access_error = 4, service.0.turn = 4, service.0.kind = 4,

@@ -55,6 +55,15 @@ pub struct ibv_wr_ud {
     pub remote_qkey: u32,
 }
 
+/// The operands of `IBV_WR_BIND_MW`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_wr_bind_mw {
+    pub mw: *mut ibv_mw,
+    pub rkey: u32,
+    pub bind_info: ibv_mw_bind_info,
+}
+
 /// The object that an asynchronous event concerns.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -227,6 +236,24 @@ struct ibv_parent_domain_init_attr {
     alloc: *mut c_void,
     free: *mut c_void,
     pd_context: *mut c_void,
+}
+struct ibv_mw_bind_info {
+    mr: *mut ibv_mr,
+    addr: u64,
+    length: u64,
+    mw_access_flags: c_uint,
+}
+struct ibv_mw_bind {
+    wr_id: u64,
+    send_flags: c_uint,
+    bind_info: ibv_mw_bind_info,
+}
+struct ibv_mw {
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    rkey: u32,
+    handle: u32,
+    _type: c_int,
 }
 struct ibv_mr {
     context: *mut ibv_context,
@@ -404,8 +431,8 @@ struct ibv_qp_ex {
     wr_flags: c_uint,
     wr_atomic_cmp_swp: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64, u64)>,
     wr_atomic_fetch_add: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64)>,
-    wr_bind_mw: *mut c_void,
-    wr_local_inv: *mut c_void,
+    wr_bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_mw, u32, *const ibv_mw_bind_info)>,
+    wr_local_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
     wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
     wr_rdma_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
     wr_rdma_write_imm: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
@@ -439,7 +466,7 @@ struct ibv_send_wr {
     imm_data: u32,
     wr: ibv_wr,
     qp_type: u32,
-    bind_mw: [u64; 6],
+    bind_mw: ibv_wr_bind_mw,
 }
 struct ibv_recv_wr {
     wr_id: u64,
@@ -551,9 +578,9 @@ struct ibv_sa_path_rec {
 }
 struct ibv_context_ops {
     _compat_1: [Unused; 7],
-    alloc_mw: Unused,
-    bind_mw: Unused,
-    dealloc_mw: Unused,
+    alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, c_int) -> *mut ibv_mw>,
+    bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int>,
+    dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>,
     _compat_2: Unused,
     poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
     req_notify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int>,

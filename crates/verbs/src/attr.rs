@@ -91,7 +91,7 @@ pub struct DeviceAttr {
     pub maps_peers: bool,
     /// Whether a receive may take the beginning of a longer message ([`crate::QpInit::split_receives`]).
     pub split_receives: bool,
-    /// What memory regions can do besides giving access to mapped memory at its own address.
+    /// What memory regions offer in addition to mapped memory at its own address.
     pub regions: RegionCap,
     /// The link's rate, if there is a link.
     pub link_rate: Option<Rate>,
@@ -113,7 +113,7 @@ impl DeviceAttr {
     }
 }
 
-/// What the memory regions of a device can do besides giving access to mapped memory at its own address. The default is
+/// What the memory regions of a device offer in addition to mapped memory at its own address. The default is
 /// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionCap {
@@ -121,8 +121,11 @@ pub struct RegionCap {
     pub on_demand: bool,
     /// Whether requests may address a region by other addresses than those of its memory ([`crate::Pd::reg_mr_at`]).
     pub any_address: bool,
-    /// Whether rights, domain and memory of a region can change while its keys stay ([`crate::Mr::rereg`]).
+    /// Whether rights, domain and memory of a region can change while its keys stay ([`crate::Pd::rereg_mr`]).
     pub rereg: bool,
+    /// Maximum number of memory windows ([`crate::Pd::alloc_mw`]); they share the keys of regions, and so their limit. 0 if
+    /// the device has none.
+    pub max_mw: u32,
 }
 
 /// Sizes of a queue pair's queues (`ibv_qp_cap`).

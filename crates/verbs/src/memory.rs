@@ -180,8 +180,8 @@ impl Buf {
         Self { base, len, kind, nic_offset: 0, owner, access_path: AccessPath::Program }
     }
 
-    /// The same memory of a program, which need not be mapped when it is registered (`IBV_ACCESS_ON_DEMAND`): each request
-    /// accesses what is mapped there at that time. Other memory is returned as it is.
+    /// Lets memory of a program be unmapped when it is registered (`IBV_ACCESS_ON_DEMAND`): each request accesses what is
+    /// mapped there at that time. Other memory is returned as it is.
     #[must_use]
     pub fn on_demand(mut self) -> Self {
         if let AccessPath::Program = self.access_path {

@@ -1,7 +1,9 @@
 //! [`Mr`]: memory regions.
 
-use crate::provider::MrOps;
-use crate::{Access, Buf, Pd, RemoteAddr, Result, Sge};
+use std::sync::Arc;
+
+use crate::provider::{MrOps, PdOps};
+use crate::{Access, Buf, RemoteAddr, Result, Sge};
 
 /// A registered range of memory (`ibv_mr`). Dropping it deregisters: once that returns, no NIC accesses the memory
 /// through it any more.
@@ -40,7 +42,7 @@ impl Mr {
     }
 
     /// The address of its first byte for work requests: the virtual address for host memory, unless it was registered at
-    /// another one ([`Pd::reg_mr_at`]); 0 for NIC memory, whose regions are zero-based (`ibv_reg_dm_mr(3)`).
+    /// another one ([`crate::Pd::reg_mr_at`]); 0 for NIC memory, whose regions are zero-based (`ibv_reg_dm_mr(3)`).
     #[inline]
     pub fn addr(&self) -> u64 {
         self.addr
@@ -68,21 +70,16 @@ impl Mr {
         RemoteAddr { addr: self.addr(), rkey: self.rkey() }.offset(offset)
     }
 
-    /// Changes the region, whose keys stay (`ibv_rereg_mr`). Requests that use it meanwhile fail, and those that use it
-    /// later follow the changed region. With other memory its address becomes the one of that memory.
-    ///
-    /// # Errors
-    /// As [`Pd::reg_mr`], and [`crate::Error::Unsupported`] without [`RegionCap::rereg`](crate::RegionCap::rereg): the
-    /// region is as before. [`crate::Error::Busy`] as [`Mr::dereg`]: the region is lost.
-    pub fn rereg(&mut self, change: &MrChange<'_>) -> Result<()> {
-        let (buf, access) = (change.buf.unwrap_or(&self.buf), change.access.unwrap_or(self.access));
-        let device = change.pd.device();
-        device.check_region(buf, access)?;
-        if !device.attr().regions.rereg {
-            return device.unsupported("regions that change");
-        }
-        self.ops.rereg(change.pd.ops(), change.buf, access)?;
-        (self.buf, self.access, self.addr) = (buf.clone(), access, self.ops.addr());
+    /// Whether memory windows are bound to it. They give no access any more when it is deregistered.
+    pub fn has_windows(&self) -> bool {
+        self.ops.has_windows()
+    }
+
+    /// See [`crate::Pd::rereg_mr`]; what is new has been checked.
+    pub(crate) fn change(&mut self, pd: &Arc<dyn PdOps>, buf: Option<&Buf>, access: Access) -> Result<()> {
+        self.ops.rereg(pd, buf, access)?;
+        (self.access, self.addr) = (access, self.ops.addr());
+        buf.into_iter().for_each(|buf| self.buf = buf.clone());
         Ok(())
     }
 
@@ -94,17 +91,6 @@ impl Mr {
     pub fn dereg(self) -> Result<()> {
         self.ops.dereg()
     }
-}
-
-/// What [`Mr::rereg`] changes.
-#[derive(Clone, Copy, Debug)]
-pub struct MrChange<'a> {
-    /// Its domain from now on, of the same device.
-    pub pd: &'a Pd,
-    /// Other memory.
-    pub buf: Option<&'a Buf>,
-    /// Other rights.
-    pub access: Option<Access>,
 }
 
 /// All memory of the process under one key ([`crate::Pd::reg_all`]). Dropping it deregisters, as with an [`Mr`].

@@ -69,6 +69,23 @@ impl Pd {
         Ok(Mr::new(self.ops.reg_mr_at(buf, addr, access)?, buf.clone(), access))
     }
 
+    /// Moves a region into this domain and, if given, to other memory and rights; its keys stay (`ibv_rereg_mr`). Requests
+    /// that use it meanwhile fail, and later ones follow the changed region. With other memory its address becomes the one
+    /// of that memory.
+    ///
+    /// # Errors
+    /// As [`Pd::reg_mr`]; [`Error::Unsupported`] without [`RegionCap::rereg`](crate::RegionCap::rereg), and
+    /// [`Error::Invalid`] while windows are bound to it: the region is as before. [`Error::Busy`] as [`Mr::dereg`]: the
+    /// region is lost.
+    pub fn rereg_mr(&self, mr: &mut Mr, buf: Option<&Buf>, access: Option<Access>) -> Result<()> {
+        let access = access.unwrap_or(mr.access());
+        self.device.check_region(buf.unwrap_or(mr.buf()), access)?;
+        if !self.device.attr().regions.rereg {
+            return self.device.unsupported("regions that change");
+        }
+        mr.change(&self.ops, buf, access)
+    }
+
     /// Registers all memory of the process under one key, including future mappings: an implicit on-demand region
     /// (`ibv_reg_mr` of address 0 and `SIZE_MAX` with `IBV_ACCESS_ON_DEMAND`). For libraries that are passed arbitrary
     /// addresses: they need no registration for each buffer, and no registration cache.
@@ -105,7 +122,7 @@ impl Pd {
 }
 
 impl Device {
-    /// Checks what is to be registered.
+    /// Checks the memory and the rights of a registration.
     pub(crate) fn check_region(&self, buf: &Buf, access: Access) -> Result<()> {
         access.check()?;
         Error::check_limit("the region's size in bytes", buf.len() as u64, self.attr().max_mr_size)?;

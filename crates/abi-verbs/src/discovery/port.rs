@@ -42,6 +42,10 @@ fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
         // Like cards, although the atomicity may include processors: UCX and others check for this value.
         AtomicCap::Hca | AtomicCap::Global => n::IBV_ATOMIC_HCA,
     };
+    let windows = match attr.regions.max_mw {
+        0 => 0,
+        _ => n::IBV_DEVICE_MEM_WINDOW | n::IBV_DEVICE_MEM_WINDOW_TYPE_2B,
+    };
     let (sge, reads) = (count(attr.max_sge), count(attr.max_rd_atomic));
     Ok(ibv_device_attr {
         fw_ver: chars(env!("CARGO_PKG_VERSION")),
@@ -54,7 +58,7 @@ fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
         hw_ver: HW_VERSION,
         max_qp: count(attr.max_qp),
         max_qp_wr: count(attr.max_qp_wr),
-        device_cap_flags: n::IBV_DEVICE_RC_RNR_NAK_GEN | n::IBV_DEVICE_SYS_IMAGE_GUID,
+        device_cap_flags: n::IBV_DEVICE_RC_RNR_NAK_GEN | n::IBV_DEVICE_SYS_IMAGE_GUID | windows,
         max_sge: sge,
         max_sge_rd: sge,
         max_cq: count(attr.max_cq),
@@ -69,7 +73,7 @@ fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
         atomic_cap: atomic as c_int,
         max_ee: 0,
         max_rdd: 0,
-        max_mw: 0,
+        max_mw: count(attr.regions.max_mw),
         max_raw_ipv6_qp: 0,
         max_raw_ethy_qp: 0,
         max_mcast_grp: 0,

@@ -107,7 +107,7 @@ fn copy(dm: Handle<Dm>, at: u64, way: Transfer, len: usize) -> Answer {
     if len == 0 || is_null {
         return if len == 0 { Ok(()) } else { Err(missing("host_addr")) };
     }
-    if at % COPY_UNIT != 0 || len % COPY_UNIT != 0 {
+    if !at.is_multiple_of(COPY_UNIT) || !len.is_multiple_of(COPY_UNIT) {
         return Err(errno!(
             INVAL,
             "dm_offset is {at} and length {len}; cards copy multiples of {COPY_UNIT} bytes to and from their memory: pass such"

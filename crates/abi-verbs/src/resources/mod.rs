@@ -16,5 +16,6 @@ pub(crate) mod cq;
 pub(crate) mod dm;
 pub(crate) mod event;
 pub(crate) mod mr;
+pub(crate) mod mw;
 pub(crate) mod pd;
 pub(crate) mod srq;

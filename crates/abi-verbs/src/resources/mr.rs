@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use ffi::lock;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::ibv_mr;
-use verbs::{Access, Buf, ImplicitMr, MrChange};
+use verbs::{Access, Buf, ImplicitMr};
 
 use crate::answer::Answer;
 use crate::errno::{Errno, errno};
@@ -36,6 +36,10 @@ impl Registered {
         }
     }
 
+    fn has_windows(&self) -> bool {
+        matches!(self, Self::Buffer(mr) if mr.has_windows())
+    }
+
     fn dereg(self) -> verbs::Result<()> {
         match self {
             Self::Buffer(mr) => mr.dereg(),
@@ -55,12 +59,9 @@ impl Object for Mr {
     }
 }
 
-/// Flags that are accepted and need no action here: relaxed ordering, huge pages, memory windows; and those of [`MrFlags`].
-const OTHER: u32 = n::IBV_ACCESS_OPTIONAL_RANGE
-    | n::IBV_ACCESS_HUGETLB
-    | n::IBV_ACCESS_MW_BIND
-    | n::IBV_ACCESS_ZERO_BASED
-    | n::IBV_ACCESS_ON_DEMAND;
+/// Flags without a right: relaxed ordering and huge pages need no action, `register` handles the others.
+const OTHER: u32 =
+    n::IBV_ACCESS_OPTIONAL_RANGE | n::IBV_ACCESS_HUGETLB | n::IBV_ACCESS_ZERO_BASED | n::IBV_ACCESS_ON_DEMAND;
 
 /// Converts access flags of C.
 ///
@@ -72,6 +73,7 @@ pub(crate) fn rights(flags: u32) -> Answer<Access> {
         (n::IBV_ACCESS_REMOTE_WRITE, Access::REMOTE_WRITE),
         (n::IBV_ACCESS_REMOTE_READ, Access::REMOTE_READ),
         (n::IBV_ACCESS_REMOTE_ATOMIC, Access::REMOTE_ATOMIC),
+        (n::IBV_ACCESS_MW_BIND, Access::BIND),
     ];
     let known = table.iter().fold(OTHER, |known, (flag, _)| known | flag);
     if flags & !known != 0 {
@@ -242,7 +244,7 @@ fn change(
             "a region of all memory (implicit ODP) cannot change; register another one"
         ));
     };
-    mr.rereg(&MrChange { pd: &pd.pd, buf: new_memory.as_ref(), access: new_access })?;
+    pd.pd.rereg_mr(mr, new_memory.as_ref(), new_access)?;
     pd.users.join();
     std::mem::replace(&mut state.pd, pd).users.leave();
     held.update_c(|seen| {
@@ -255,6 +257,12 @@ fn change(
 }
 
 pub(crate) fn ibv_dereg_mr(mr: Handle<Mr>) -> Answer {
+    if lock(&mr.lookup()?.0).mr.has_windows() {
+        return Err(errno!(
+            BUSY,
+            "memory windows are bound to the region; invalidate or free them (ibv_dealloc_mw) first"
+        ));
+    }
     let MrState { mr, pd } =
         mr.lookup()?.remove()?.0.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     pd.users.leave();

@@ -55,7 +55,7 @@ pub(super) fn device(world: &Arc<World>, index: usize) -> Device {
         dm_access: world.dm_access,
         write_notify: true,
         split_receives: false,
-        regions: RegionCap { on_demand: true, any_address: true, rereg: true },
+        regions: RegionCap { on_demand: true, any_address: true, rereg: true, max_mw: 0 },
         maps_peers: false,
         link_rate: None,
         port_addrs: Vec::new(),
@@ -437,6 +437,9 @@ impl QpOps for QpObject {
 }
 
 fn check_send(wr: &SendWr<'_>) -> Result<()> {
+    if wr.op.is_of_window() {
+        return Err(verbs::provider::no_windows("the reference NIC"));
+    }
     let fetches = matches!(wr.op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. });
     if fetches && matches!(wr.data, Data::Inline(_)) {
         return Err(Error::Invalid("inline data with an operation that returns data".into()));

@@ -1,12 +1,12 @@
 //! Regions that are not simply mapped memory at its own address: at other addresses ([`verbs::Pd::reg_mr_at`]), changed
-//! ones ([`verbs::Mr::rereg`]), and memory that is mapped on demand ([`verbs::Buf::on_demand`]).
+//! ones ([`verbs::Pd::rereg_mr`]), and memory that is mapped on demand ([`verbs::Buf::on_demand`]).
 
 use std::ptr::NonNull;
 
 use crate::Env;
 use crate::harness::check::{expect_failure, expect_success};
 use crate::harness::conn::Conn;
-use verbs::{Access, Buf, Error, Mr, MrChange, SendOp, SendWr, WcOpcode, WcStatus};
+use verbs::{Access, Buf, Error, Mr, SendOp, SendWr, WcOpcode, WcStatus};
 
 /// Whether a registration is refused because the attributes deny it; otherwise the region.
 #[track_caller]
@@ -72,15 +72,14 @@ pub(crate) fn changed_rights_apply_to_the_same_keys(env: &Env) {
     let keys = (mr.lkey(), mr.rkey());
     write(&c, 1, &mr, 0);
     expect_success(c.a.next_sent(), 1, WcOpcode::Write);
-    let change = |access| MrChange { pd: &c.b.pd, buf: None, access: Some(access) };
     let offered = env.b.attr().regions.rereg;
-    if if_offered(offered, mr.rereg(&change(Access::REMOTE_READ))).is_none() {
+    if if_offered(offered, c.b.pd.rereg_mr(&mut mr, None, Some(Access::REMOTE_READ))).is_none() {
         return;
     }
     assert_eq!(((mr.lkey(), mr.rkey()), mr.access()), (keys, Access::REMOTE_READ));
     c.a.post(&SendWr::new(2, SendOp::Read(mr.remote(0)), &[c.a.host.sge(0, 8)]));
     expect_success(c.a.next_sent(), 2, WcOpcode::Read);
-    let refusal = mr.rereg(&change(Access::REMOTE_WRITE));
+    let refusal = c.b.pd.rereg_mr(&mut mr, None, Some(Access::REMOTE_WRITE));
     assert!(matches!(refusal, Err(Error::Invalid(_))), "{refusal:?}");
     write(&c, 3, &mr, 0);
     expect_failure(c.a.next_sent(), 3, WcStatus::RemAccessErr);
@@ -94,12 +93,11 @@ pub(crate) fn changed_domain_applies(env: &Env) {
         let mut mr = c.b.pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");
         write(&c, 1, &mr, 0);
         expect_success(c.a.next_sent(), 1, WcOpcode::Write);
-        let change = |pd| MrChange { pd, buf: None, access: None };
-        if if_offered(env.b.attr().regions.rereg, mr.rereg(&change(&other))).is_none() {
+        if if_offered(env.b.attr().regions.rereg, other.rereg_mr(&mut mr, None, None)).is_none() {
             return;
         }
         if comes_back {
-            mr.rereg(&change(&c.b.pd)).expect("the first domain");
+            c.b.pd.rereg_mr(&mut mr, None, None).expect("the first domain");
         }
         write(&c, 2, &mr, 0);
         if comes_back {
@@ -111,7 +109,7 @@ pub(crate) fn changed_domain_applies(env: &Env) {
     let foreign = env.a.alloc_pd().expect("a domain");
     let pd = env.b.alloc_pd().expect("a domain");
     let mut mr = pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");
-    let refusal = mr.rereg(&MrChange { pd: &foreign, buf: None, access: None });
+    let refusal = foreign.rereg_mr(&mut mr, None, None);
     assert!(matches!(refusal, Err(Error::Foreign { .. } | Error::Unsupported { .. })), "{refusal:?}");
 }
 
@@ -123,8 +121,7 @@ pub(crate) fn changed_memory_replaces_the_former(env: &Env) {
     let (rkey, former) = (mr.rkey(), mr.remote(0));
     write(&c, 1, &mr, 0);
     expect_success(c.a.next_sent(), 1, WcOpcode::Write);
-    let change = MrChange { pd: &c.b.pd, buf: Some(&second), access: None };
-    if if_offered(env.b.attr().regions.rereg, mr.rereg(&change)).is_none() {
+    if if_offered(env.b.attr().regions.rereg, c.b.pd.rereg_mr(&mut mr, Some(&second), None)).is_none() {
         return;
     }
     assert_eq!((mr.rkey(), mr.addr(), mr.buf().len()), (rkey, second.addr(), 128));

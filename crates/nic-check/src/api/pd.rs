@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use host::Lock;
-use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast};
-use verbs::{Access, Buf, Result, SrqInit};
+use verbs::provider::{CqOps, MrOps, MwOps, PdOps, QpOps, QpParts, SrqOps, downcast};
+use verbs::{Access, Buf, MwKind, Result, SrqInit};
 
 use crate::api::cq::CheckCq;
 use crate::api::qp::CheckQp;
@@ -43,6 +43,10 @@ impl PdOps for CheckPd {
 
     fn reg_all(&self, access: Access) -> Result<Box<dyn MrOps>> {
         Ok(self.registered(self.below.reg_all(access)?, access, None))
+    }
+
+    fn alloc_mw(&self, kind: MwKind) -> Result<Box<dyn MwOps>> {
+        self.below.alloc_mw(kind)
     }
 
     fn create_qp(&self, parts: &QpParts) -> Result<Arc<dyn QpOps>> {
@@ -140,6 +144,10 @@ impl MrOps for CheckMr {
         self.shared.regions.add(&region);
         self.region = region;
         Ok(())
+    }
+
+    fn has_windows(&self) -> bool {
+        self.below.as_ref().is_some_and(|below| below.has_windows())
     }
 
     fn dereg(mut self: Box<Self>) -> Result<()> {

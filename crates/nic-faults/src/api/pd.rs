@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast};
-use verbs::{Access, Buf, Result, SrqInit};
+use verbs::provider::{CqOps, MrOps, MwOps, PdOps, QpOps, QpParts, SrqOps, downcast};
+use verbs::{Access, Buf, MwKind, Result, SrqInit};
 
 use crate::api::cq::FaultCq;
 use crate::api::qp::FaultQp;
@@ -39,6 +39,11 @@ impl PdOps for FaultPd {
 
     fn reg_all(&self, access: Access) -> Result<Box<dyn MrOps>> {
         self.registered(|| self.below.reg_all(access))
+    }
+
+    fn alloc_mw(&self, kind: MwKind) -> Result<Box<dyn MwOps>> {
+        self.shared.creates(Operation::RegMr)?;
+        self.below.alloc_mw(kind)
     }
 
     fn create_qp(&self, parts: &QpParts) -> Result<Arc<dyn QpOps>> {
@@ -85,6 +90,10 @@ impl MrOps for FaultMr {
         let pd: Arc<FaultPd> = downcast(pd.clone(), "the protection domain")?;
         self.shared.creates(Operation::RegMr)?;
         self.below.rereg(&pd.below, buf, access)
+    }
+
+    fn has_windows(&self) -> bool {
+        self.below.has_windows()
     }
 
     fn dereg(self: Box<Self>) -> Result<()> {

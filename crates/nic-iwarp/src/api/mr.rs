@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use verbs::provider::{MrOps, PdOps, downcast};
-use verbs::{Access, Buf, Error, MemoryKind, Result};
+use verbs::provider::{MrOps, MwOps, PdOps, downcast};
+use verbs::{Access, Buf, Error, MemoryKind, MwKind, Result};
 
 use crate::device_inner::DeviceInner;
 use nic_util::heap_trim::REGION_SIZE;
+use nic_util::windows::bound_error;
 
 /// A protection domain, which is only a number.
 pub(crate) struct IwarpPd {
@@ -59,10 +60,16 @@ impl IwarpMr {
         if !std::mem::take(&mut self.live) {
             return;
         }
+        self.clear();
+        self.device.shared.regions.free_entry(self.key);
+    }
+
+    /// Invalidates the tag, and those of windows that are bound to the region, and waits until no thread is using them.
+    fn clear(&self) {
         let regions = &self.device.shared.regions;
         regions.clear_tag(self.key);
+        regions.windows.unbind_all_of(self.key, regions);
         self.device.wait_for_lock_holders();
-        regions.free_entry(self.key);
     }
 }
 
@@ -94,12 +101,18 @@ impl MrOps for IwarpMr {
                 "a region of all memory does not change; register another one".into(),
             ));
         };
-        let regions = &self.device.shared.regions;
-        regions.clear_tag(self.key);
-        self.device.wait_for_lock_holders();
-        regions.refill(self.key, pd.id, (own.addr(), own.len() as u64), base, access);
+        if self.has_windows() {
+            return Err(bound_error());
+        }
+        self.clear();
+        self.device.shared.regions.refill(self.key, pd.id, (own.addr(), own.len() as u64), base, access);
         (self.base, self.buf) = (base, Some(own));
         Ok(())
+    }
+
+    fn has_windows(&self) -> bool {
+        let regions = &self.device.shared.regions;
+        regions.windows.are_bound_to(self.key, regions)
     }
 
     fn dereg(mut self: Box<Self>) -> Result<()> {
@@ -114,6 +127,36 @@ impl Drop for IwarpMr {
         if !self.device.shared.fork_guard.is_forked() {
             self.retire();
             self.device.shared.count_freed(REGION_SIZE);
+        }
+    }
+}
+
+/// A memory window: an entry of the table, valid while it is bound.
+pub(crate) struct IwarpMw {
+    device: Arc<DeviceInner>,
+    key: u32,
+}
+
+impl IwarpMw {
+    pub(crate) fn create(pd: &IwarpPd, kind: MwKind) -> Result<Self> {
+        let key = pd.device.shared.regions.add_window(pd.id, kind)?;
+        Ok(Self { device: pd.device.clone(), key })
+    }
+}
+
+impl MwOps for IwarpMw {
+    fn rkey(&self) -> u32 {
+        self.key
+    }
+}
+
+impl Drop for IwarpMw {
+    fn drop(&mut self) {
+        if !self.device.shared.fork_guard.is_forked() {
+            let regions = &self.device.shared.regions;
+            regions.windows.remove(self.key, regions);
+            self.device.wait_for_lock_holders();
+            regions.free_entry(self.key);
         }
     }
 }

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use host::Span;
-use verbs::provider::{MrOps, PdOps, downcast};
-use verbs::{Access, Buf, Error, MemoryKind, Result};
+use verbs::provider::{MrOps, MwOps, PdOps, downcast};
+use verbs::{Access, Buf, Error, MemoryKind, MwKind, Result};
 
 use crate::device_inner::DeviceInner;
 use crate::memory::layout::{MR_MAX, region_kind};
 use crate::memory::table::Region;
 use nic_util::heap_trim::REGION_SIZE;
+use nic_util::windows::bound_error;
 
 /// How long deregistration waits for a peer that is inside; see [`verbs::Mr::dereg`].
 const DEREG_PATIENCE: Span = Span::from_secs(1);
@@ -46,13 +47,18 @@ impl Entry {
     fn fill(&self, pd: u32, access: Access, place: &Place) {
         let stamp = self.device.shared.new_stamp();
         let &Place { kind, addr, len, place } = place;
-        self.device.shared.table.insert(self.key, &Region { access, pd, kind, addr, len, place, stamp });
+        self.device
+            .shared
+            .table
+            .insert(self.key, &Region { access, pd, kind, addr, len, place, stamp, window_owner: 0 });
     }
 
     /// Removes the key and waits until no peer uses it any more; the error is the number of the queue pair
     /// whose peer still does. The entry then needs to be filled, or freed.
     fn clear(&self, call: &'static str) -> Result<(), u32> {
-        self.device.shared.table.remove(self.key);
+        let shared = &self.device.shared;
+        shared.table.remove(self.key);
+        shared.windows.unbind_all_of(self.key, &**shared);
         self.device.quiesce(call, DEREG_PATIENCE)
     }
 
@@ -143,6 +149,9 @@ impl MrOps for ShmMr {
     fn rereg(&mut self, pd: &Arc<dyn PdOps>, buf: Option<&Buf>, access: Access) -> Result<()> {
         let device = &self.entry.device;
         device.shared.fork_guard.check()?;
+        if self.has_windows() {
+            return Err(bound_error());
+        }
         let pd: Arc<ShmPd> = downcast(pd.clone(), "the protection domain")?;
         if !Arc::ptr_eq(&pd.device, device) {
             return Err(Error::Foreign { what: "the protection domain" });
@@ -160,6 +169,11 @@ impl MrOps for ShmMr {
         self.addr = place.addr;
         buf.into_iter().for_each(|buf| self.buf = buf.clone());
         Ok(())
+    }
+
+    fn has_windows(&self) -> bool {
+        let shared = &self.entry.device.shared;
+        shared.windows.are_bound_to(self.entry.key, &**shared)
     }
 
     fn dereg(mut self: Box<Self>) -> Result<()> {
@@ -212,5 +226,48 @@ impl Drop for AllMemory {
     fn drop(&mut self) {
         // The error is reported by `dereg` only.
         let _ = self.retire();
+    }
+}
+
+/// A memory window: an entry of the table, valid while it is bound.
+pub(crate) struct ShmMw {
+    device: Arc<DeviceInner>,
+    index: usize,
+    key: u32,
+}
+
+impl ShmMw {
+    pub(crate) fn create(pd: &ShmPd, kind: MwKind) -> Result<Self> {
+        let shared = &pd.device.shared;
+        let index = shared.indices.lock().mr.alloc("memory regions and windows", MR_MAX)?;
+        // The lower eight bits are the program's, and no key is 0.
+        let key = loop {
+            let key = shared.new_key(index);
+            if key & 0xff00 != 0 {
+                break key;
+            }
+        };
+        shared.windows.add(key, pd.id, kind);
+        Ok(Self { device: pd.device.clone(), index, key })
+    }
+}
+
+impl MwOps for ShmMw {
+    fn rkey(&self) -> u32 {
+        self.key
+    }
+}
+
+impl Drop for ShmMw {
+    fn drop(&mut self) {
+        let shared = &self.device.shared;
+        if shared.fork_guard.check().is_err() {
+            return;
+        }
+        shared.windows.remove(self.key, &**shared);
+        // The entry of a window whose peer is stopped inside is not used again.
+        if self.device.quiesce("Mw::drop", DEREG_PATIENCE).is_ok() {
+            shared.indices.lock().mr.free(self.index);
+        }
     }
 }

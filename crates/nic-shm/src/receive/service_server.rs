@@ -78,7 +78,7 @@ impl ServiceServer {
         let len = if atomic.is_some() { 8 } else { words.len.load(Ordering::Relaxed) };
         let (at, key) = (words.addr.load(Ordering::Relaxed), words.key.load(Ordering::Relaxed));
         let table = &connection.device.table;
-        let place = table.check(key, connection.pd, need, at, len)?;
+        let place = table.check_remote(key, connection.domain(), need, at, len)?;
         let at = place.private_address()?;
         if let Some(op) = atomic {
             let old = apply_atomic(place, at, op)?;

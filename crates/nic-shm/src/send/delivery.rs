@@ -129,7 +129,7 @@ impl Delivery {
             return Err(StopReason::Wait);
         }
         let result = result.and_then(|is_inline| match completion.invalidate {
-            Some(key) if !link.peer.table.invalidate(key, link.pd) => {
+            Some(key) if !link.peer.table.invalidate(key, link.domain()) => {
                 Err(StopReason::Fail(WcStatus::RemAccessErr))
             }
             _ => Ok(is_inline),

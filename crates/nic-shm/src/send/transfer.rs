@@ -60,7 +60,7 @@ impl Transfer {
             // SAFETY: as in `copy`.
             return Ok(unsafe { place::copy_mapped(local, at, direction) }?);
         }
-        let place = link.peer.table.check(remote.rkey, link.pd, need, remote.addr, len);
+        let place = link.peer.table.check_remote(remote.rkey, link.domain(), need, remote.addr, len);
         let place = place.ok_or(StopReason::Fail(WcStatus::RemAccessErr))?;
         if mapped(link, place, len).is_some() {
             self.remote_tlb.insert(&link.peer.table, remote.rkey);
@@ -138,7 +138,8 @@ impl Transfer {
             return Err(StopReason::Fail(WcStatus::RemInvReqErr));
         }
         let refused = || StopReason::Fail(WcStatus::RemAccessErr);
-        let place = link.peer.table.check(remote.rkey, link.pd, Access::REMOTE_ATOMIC, remote.addr, 8);
+        let need = Access::REMOTE_ATOMIC;
+        let place = link.peer.table.check_remote(remote.rkey, link.domain(), need, remote.addr, 8);
         let place = place.ok_or_else(refused)?;
         let at = mapped(link, place, 8).map(<*mut u8>::cast::<u64>);
         if at.is_some_and(|at| !at.is_aligned()) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use trace::Class;
 use trace::format::Fields;
 use trace::names::Call;
-use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast};
-use verbs::{Access, Buf, RecvWr, Result, SrqInit};
+use verbs::provider::{CqOps, MrOps, MwOps, PdOps, QpOps, QpParts, SrqOps, downcast};
+use verbs::{Access, Buf, MwKind, RecvWr, Result, SrqInit};
 
 use crate::api::cq::TraceCq;
 use crate::api::qp::TraceQp;
@@ -59,6 +59,10 @@ impl PdOps for TracePd {
 
     fn reg_all(&self, access: Access) -> Result<Box<dyn MrOps>> {
         self.register(0, access, || self.below.reg_all(access))
+    }
+
+    fn alloc_mw(&self, kind: MwKind) -> Result<Box<dyn MwOps>> {
+        self.below.alloc_mw(kind)
     }
 
     fn create_qp(&self, parts: &QpParts) -> Result<Arc<dyn QpOps>> {
@@ -164,6 +168,10 @@ impl MrOps for TraceMr {
         shared.counters.change_registered(bytes.wrapping_sub(self.bytes).cast_signed());
         self.bytes = bytes;
         Ok(())
+    }
+
+    fn has_windows(&self) -> bool {
+        self.below.as_ref().is_some_and(|below| below.has_windows())
     }
 
     fn dereg(mut self: Box<Self>) -> Result<()> {
