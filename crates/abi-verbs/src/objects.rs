@@ -130,6 +130,30 @@ pub(crate) struct Pd {
     pub(crate) pd: verbs::Pd,
     pub(crate) context: Handle<Context>,
     pub(crate) users: UseCount,
+    /// Set if it is a parent domain.
+    pub(crate) parent: Option<ParentDomain>,
+}
+
+/// What a parent domain was made of.
+pub(crate) struct ParentDomain {
+    pub(crate) pd: Held<Pd>,
+    pub(crate) td: Option<Held<Td>>,
+}
+
+/// A thread domain.
+pub(crate) struct Td {
+    pub(crate) users: UseCount,
+}
+
+impl Object for Td {
+    type C = ibv_td;
+    const NAME: &'static str = "ibv_td";
+    const END: Option<&'static str> = Some("ibv_dealloc_td");
+    const PLACES: usize = 1 << 14;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Td> = Slab::new();
+        &SLAB
+    }
 }
 
 impl Object for Pd {
@@ -175,6 +199,8 @@ pub(crate) struct Cq {
     pub(crate) cq: verbs::Cq,
     pub(crate) context: Handle<Context>,
     pub(crate) channel: Option<Held<Channel>>,
+    /// The parent domain that it was created with.
+    pub(crate) parent: Option<Held<Pd>>,
     pub(crate) users: UseCount,
     /// Completion notifications, counted until the program acknowledges them.
     pub(crate) notified: EventAcks,

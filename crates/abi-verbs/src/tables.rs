@@ -1,6 +1,6 @@
 //! Function tables of objects, through which the inline functions of `verbs.h` call, and the functions in them.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 use std::ptr::null_mut;
 
 use ffi::{In, Out, log};
@@ -8,10 +8,9 @@ use rdma_abi::verbs::*;
 
 use crate::answer;
 use crate::discovery::port;
-use crate::errno::Errno;
 use crate::qp::queue_pair;
 use crate::requests::{poll, post};
-use crate::resources::{cq, dm, srq};
+use crate::resources::{advice, cq, dm, mw, pd, srq};
 use crate::slab::Handle;
 
 /// The fields of an opened device that C sees.
@@ -28,7 +27,7 @@ pub(crate) fn context(device: *mut ibv_device, async_fd: c_int) -> verbs_context
     };
     verbs_context {
         query_port: Some(query_port),
-        advise_mr: null_mut(),
+        advise_mr: Some(advise_mr),
         alloc_null_mr: null_mut(),
         read_counters: null_mut(),
         attach_counters_point_flow: null_mut(),
@@ -41,9 +40,9 @@ pub(crate) fn context(device: *mut ibv_device, async_fd: c_int) -> verbs_context
         destroy_flow_action: null_mut(),
         create_flow_action_esp: null_mut(),
         modify_qp_rate_limit: null_mut(),
-        alloc_parent_domain: null_mut(),
-        dealloc_td: null_mut(),
-        alloc_td: null_mut(),
+        alloc_parent_domain: Some(alloc_parent_domain),
+        dealloc_td: Some(dealloc_td),
+        alloc_td: Some(alloc_td),
         modify_cq: null_mut(),
         post_srq_ops: null_mut(),
         destroy_rwq_ind_table: null_mut(),
@@ -76,10 +75,9 @@ fn ops() -> ibv_context_ops {
     let is_logged = log::reports_calls();
     ibv_context_ops {
         _compat_1: [null_mut(); 7],
-        // Inline functions call these three without a NULL check.
-        alloc_mw: (no_window as extern "C" fn() -> *mut c_void) as *mut c_void,
-        bind_mw: (no_binding as extern "C" fn() -> c_int) as *mut c_void,
-        dealloc_mw: (no_binding as extern "C" fn() -> c_int) as *mut c_void,
+        alloc_mw: Some(alloc_mw),
+        bind_mw: Some(bind_mw),
+        dealloc_mw: Some(dealloc_mw),
         _compat_2: null_mut(),
         poll_cq: Some(if is_logged { logged_poll_cq } else { poll_cq }),
         req_notify_cq: Some(req_notify_cq),
@@ -92,20 +90,19 @@ fn ops() -> ibv_context_ops {
     }
 }
 
-extern "C" fn no_window() -> *mut c_void {
-    answer::pointer("ibv_alloc_mw", || Err(Errno::OPNOTSUPP.because(format_args!("{NO_WINDOWS}"))))
-}
-
-extern "C" fn no_binding() -> c_int {
-    answer::errno("ibv_bind_mw or ibv_dealloc_mw", || {
-        Err(Errno::OPNOTSUPP.because(format_args!("{NO_WINDOWS}")))
-    })
-}
-
-const NO_WINDOWS: &str =
-    "no device has memory windows (ibv_device_attr.max_mw is 0); register a region for each range";
-
 // Each argument is validated as in the exported functions.
+
+extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
+    answer::pointer("ibv_alloc_mw", || mw::alloc(Handle::from_ptr(pd), kind).map(Handle::cast))
+}
+
+extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
+    answer::errno("ibv_bind_mw", || post::bind(Handle::from_ptr(qp), Handle::from_ptr(mw), input(bind)))
+}
+
+extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    answer::errno("ibv_dealloc_mw", || mw::dealloc(Handle::from_ptr(mw)))
+}
 
 extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, wcs: *mut ibv_wc) -> c_int {
     poll::poll(Handle::from_ptr(cq), count, wcs)
@@ -214,6 +211,27 @@ extern "C" fn create_srq_ex(context: *mut ibv_context, init: *mut ibv_srq_init_a
     answer::pointer("ibv_create_srq_ex", || {
         srq::create_ex(Handle::from_ptr(context), output(init)).map(Handle::cast)
     })
+}
+
+extern "C" fn advise_mr(pd: *mut ibv_pd, what: c_int, flags: u32, list: *mut ibv_sge, count: u32) -> c_int {
+    answer::errno("ibv_advise_mr", || advice::advise(Handle::from_ptr(pd), what, flags, list, count))
+}
+
+extern "C" fn alloc_parent_domain(
+    context: *mut ibv_context,
+    attr: *mut ibv_parent_domain_init_attr,
+) -> *mut ibv_pd {
+    answer::pointer("ibv_alloc_parent_domain", || {
+        pd::alloc_parent(Handle::from_ptr(context), input(attr)).map(Handle::cast)
+    })
+}
+
+extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> *mut ibv_td {
+    answer::pointer("ibv_alloc_td", || pd::alloc_td(Handle::from_ptr(context), input(attr)).map(Handle::cast))
+}
+
+extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    answer::errno("ibv_dealloc_td", || pd::dealloc_td(Handle::from_ptr(td)))
 }
 
 extern "C" fn alloc_dm(context: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) -> *mut ibv_dm {

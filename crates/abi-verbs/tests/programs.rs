@@ -206,6 +206,16 @@ fn rarely_used_calls_work_in_a_c_program() {
 }
 
 #[test]
+fn regions_in_c_are_changed_and_addressed() {
+    run_c("regions.c", "all regions changed");
+}
+
+#[test]
+fn memory_windows_in_c_protect() {
+    run_c("windows.c", "all windows closed");
+}
+
+#[test]
 fn connected_pair_in_c_uses_rare_features() {
     run_c("pair.c", "all done");
 }

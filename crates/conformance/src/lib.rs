@@ -44,7 +44,7 @@ use operations::{
     send_recv, write,
 };
 use queues::{cq, limits, notify, objects, rnr, split, srq, states};
-use regions::{lost_memory, map, memory, reg_all};
+use regions::{lost_memory, map, memory, placed, reg_all, windows};
 
 pub use harness::env::Env;
 

@@ -93,6 +93,27 @@ macro_rules! __conformance_table {
                 region_of_all_memory_grants_given_rights_only
                 key_is_invalid_after_deregistration
             }
+            placed {
+                region_at_another_address_is_used_by_it
+                own_address_is_outside_of_a_region_at_another_one
+                changed_rights_apply_to_the_same_keys
+                changed_domain_applies
+                changed_memory_replaces_the_former
+                memory_on_demand_may_be_mapped_later
+            }
+            windows {
+                window_covers_exactly_its_part
+                unbound_and_freed_windows_give_no_access
+                window_has_the_rights_of_its_binding
+                wrong_bindings_are_refused
+                type_1_is_bound_again_and_unbound
+                type_2_is_invalidated_before_it_is_bound_again
+                only_the_owner_invalidates
+                windows_of_type_2_belong_to_a_queue_pair
+                window_is_no_local_key
+                windows_end_with_their_region
+                windows_complete_in_order_and_leak_nothing
+            }
             lost_memory {
                 registering_checks_accessibility
                 peer_request_to_lost_memory_fails

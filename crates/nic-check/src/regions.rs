@@ -46,6 +46,11 @@ impl Region {
         }
     }
 
+    /// Its memory; `None` for a region of all memory.
+    pub(crate) fn buf(&self) -> Option<&Buf> {
+        self.buf.as_ref()
+    }
+
     /// Whether the NIC may write there for this process.
     pub(crate) fn is_writable(&self) -> bool {
         self.access.contains(Access::LOCAL_WRITE)
@@ -64,12 +69,16 @@ impl Region {
         (end <= buf.len()).then_some((Some(buf), start..end))
     }
 
-    /// Tries whether its memory can be read: its first and last page, and pages between.
+    /// Tries whether its memory can be read: its first and last page, and pages between. Memory that is mapped on demand may
+    /// be gone.
     ///
     /// # Errors
     /// [`verbs::Error::Memory`] if the program has unmapped some.
     pub(crate) fn check_presence(&self) -> Result<()> {
-        let Some(buf) = self.buf.as_ref().filter(|buf| buf.kind() == MemoryKind::Host) else { return Ok(()) };
+        let Some(buf) = self.buf.as_ref().filter(|buf| buf.kind() == MemoryKind::Host && !buf.is_on_demand())
+        else {
+            return Ok(());
+        };
         let step = (buf.len() / TRIED_MAX).max(PAGE);
         let places = (0..buf.len()).step_by(step).chain([buf.len() - 1]);
         places.into_iter().try_for_each(|at| buf.read(at, &mut [0]))

@@ -49,6 +49,8 @@ fn operation(op: SendOp) -> (&'static str, Option<RemoteAddr>) {
         SendOp::Read(remote) => ("RDMA read", Some(remote)),
         SendOp::CompareSwap { remote, .. } => ("compare-and-swap", Some(remote)),
         SendOp::FetchAdd { remote, .. } => ("fetch-and-add", Some(remote)),
+        SendOp::BindMw(_) => ("binding of a memory window", None),
+        SendOp::LocalInv(_) => ("invalidation of a memory window", None),
     }
 }
 

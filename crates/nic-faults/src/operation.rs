@@ -85,6 +85,8 @@ impl Operation {
             SendOp::Write(_) | SendOp::WriteImm(..) => Self::Write,
             SendOp::Read(_) => Self::Read,
             SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => Self::Atomic,
+            // Only rules for any request meet them.
+            SendOp::BindMw(_) | SendOp::LocalInv(_) => Self::Request,
         }
     }
 

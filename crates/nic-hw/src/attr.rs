@@ -8,7 +8,7 @@ use host::Rate;
 use host::real::addresses as addresses_of_host;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::ibv_port_attr;
-use verbs::{AtomicCap, DeviceAttr, DmAccess, QpCap, Result, WriteOrder};
+use verbs::{AtomicCap, DeviceAttr, DmAccess, QpCap, RegionCap, Result, WriteOrder};
 
 use crate::card::{Card, port_words};
 use crate::gids;
@@ -68,6 +68,7 @@ pub(crate) fn attributes(card: &Card, channel: &Arc<CmChannel>) -> Result<Device
         dm_access: DmAccess::None,
         write_notify: false,
         split_receives: false,
+        regions: RegionCap::default(),
         maps_peers: false,
         link_rate: link_rate(&card.port_attr),
         ports: 1,

@@ -95,6 +95,9 @@ impl QpHandle {
                 len
             }
         };
+        if wr.op.is_of_window() {
+            return Err(verbs::provider::no_windows(self.shared.name()));
+        }
         if wr.op.is_atomic() && self.shared.attr.atomic_cap == AtomicCap::None {
             return Err(Error::Unsupported { device: self.shared.name().to_owned(), what: "atomics" });
         }

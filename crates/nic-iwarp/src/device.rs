@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use host::{Host, ProgressHook, Wake};
 use verbs::provider::{
-    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast,
+    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, MwOps, PdOps, QpOps, QpParts, SrqOps, downcast,
 };
-use verbs::{Access, AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Result, SrqInit, WriteOrder};
+use verbs::{
+    Access, AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, MwKind, RegionCap, Result, SrqInit, WriteOrder,
+};
 
 use crate::api::channel::ChannelInner;
 use crate::api::cq::CqInner;
 use crate::api::handle::QpHandle;
-use crate::api::mr::IwarpMr;
+use crate::api::mr::{IwarpMr, IwarpMw, IwarpPd};
 use crate::api::srq::SrqInner;
 use crate::config::{Completion, FpduSize, IwarpConfig, PRIVATE_DATA_MAX};
 use crate::connect::cm::CmHandle;
@@ -73,6 +75,7 @@ fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceA
         dm_access: DmAccess::Coherent,
         write_notify: true,
         split_receives: true,
+        regions: RegionCap { on_demand: true, any_address: true, rereg: true, max_mw: MR_MAX as u32 },
         maps_peers: false,
         link_rate: None,
         port_addrs: config.bind.into_iter().collect(),
@@ -166,21 +169,25 @@ impl DeviceOps for IwarpDevice {
     }
 }
 
-/// A protection domain, which is only a number.
-struct IwarpPd {
-    device: Arc<DeviceInner>,
-    id: u32,
-}
-
 impl PdOps for IwarpPd {
     fn reg_all(&self, access: Access) -> Result<Box<dyn MrOps>> {
         self.device.shared.fork_guard.check()?;
-        Ok(Box::new(IwarpMr::register_all(&self.device, self.id, access)?))
+        Ok(Box::new(IwarpMr::register_all(self, access)?))
     }
 
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
         self.device.shared.fork_guard.check()?;
-        Ok(Box::new(IwarpMr::register(&self.device, self.id, buf, access)?))
+        Ok(Box::new(IwarpMr::register(self, buf, None, access)?))
+    }
+
+    fn reg_mr_at(&self, buf: &Buf, addr: u64, access: Access) -> Result<Box<dyn MrOps>> {
+        self.device.shared.fork_guard.check()?;
+        Ok(Box::new(IwarpMr::register(self, buf, Some(addr), access)?))
+    }
+
+    fn alloc_mw(&self, kind: MwKind) -> Result<Box<dyn MwOps>> {
+        self.device.shared.fork_guard.check()?;
+        Ok(Box::new(IwarpMw::create(self, kind)?))
     }
 
     fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use host::{ClockKind, Host, Rate};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, downcast};
-use verbs::{AsyncEvent, AtomicCap, Device, DeviceAttr, DmAccess, Error, Result, WriteOrder};
+use verbs::{AsyncEvent, AtomicCap, Device, DeviceAttr, DmAccess, Error, RegionCap, Result, WriteOrder};
 
 use crate::api::channel::ChannelHandle;
 use crate::api::cm::CmHandle;
@@ -111,6 +111,7 @@ fn attributes(rails: &[Device], config: &RailsConfig) -> Result<DeviceAttr> {
         dm_access: DmAccess::None,
         write_notify: false,
         split_receives: false,
+        regions: RegionCap::default(),
         maps_peers: false,
         link_rate: rails.iter().try_fold(Rate(0.0), |a, rail| sum(Some(a), rail)),
         ports: 1,

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fe
 use std::sync::{Arc, OnceLock};
 
 use host::Span;
-use verbs::{Access, Error, QpState, Result};
+use verbs::{Access, Error, QpState, Result, SendOp};
 
 use crate::memory::layout::{QpShared, state};
 use crate::memory::numbers::QpNumber;
 use crate::memory::segment::SharedRef;
+use crate::memory::table::window_owner;
 use crate::peer::queue_pair::PeerQp;
 use crate::shared::DeviceShared;
 use nic_util::refusal;
@@ -170,6 +171,24 @@ impl Connection {
     #[inline]
     pub(crate) fn own_memory(&self, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
         self.device.table.own_memory(key, self.pd, need, addr, len)
+    }
+
+    /// Its domain, and its number as the owner of memory windows.
+    pub(crate) fn domain(&self) -> (u32, u64) {
+        (self.pd, window_owner(self.index, self.generation))
+    }
+
+    /// Carries out a request that changes a memory window; false if it is not allowed.
+    #[cold]
+    pub(crate) fn change_window(&self, op: SendOp) -> bool {
+        let (device, (pd, owner)) = (&*self.device, self.domain());
+        match op {
+            SendOp::BindMw(bind) => device.windows.bind(device, pd, owner, &bind),
+            SendOp::LocalInv(key) => {
+                device.windows.may_invalidate(key, pd) && device.table.invalidate(key, (pd, owner))
+            }
+            _ => false,
+        }
     }
 
     /// Whether the peer is in the middle of an operation on this device's memory.

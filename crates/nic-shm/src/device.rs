@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use host::{Bytes, Host, Wake};
 use verbs::provider::{
-    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast,
+    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, MwOps, PdOps, QpOps, QpParts, SrqOps, downcast,
 };
-use verbs::{Access, AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Error, Result, SrqInit, WriteOrder};
+use verbs::{
+    Access, AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Error, MwKind, RegionCap, Result, SrqInit,
+    WriteOrder,
+};
 
 use crate::api::cq::{ChannelHandle, CqHandle};
 use crate::api::handle::QpHandle;
-use crate::api::mr::{AllMemory, ShmMr};
+use crate::api::mr::{AllMemory, ShmMr, ShmMw, ShmPd};
 use crate::api::srq::SrqHandle;
 use crate::connect::cm::CmHandle;
 use crate::copy::copy_path::{CopyPath, CopyState};
@@ -97,6 +100,7 @@ fn attributes(dm_size: u64, files: Option<u64>, copy: &CopyState) -> DeviceAttr 
         dm_access: DmAccess::Coherent,
         write_notify: true,
         split_receives: false,
+        regions: RegionCap { on_demand: true, any_address: true, rereg: true, max_mw: MR_MAX as u32 },
         maps_peers: true,
         link_rate: None,
         port_addrs: Vec::new(),
@@ -196,21 +200,25 @@ impl DeviceOps for ShmDevice {
     }
 }
 
-/// A protection domain: a number.
-struct ShmPd {
-    device: Arc<DeviceInner>,
-    id: u32,
-}
-
 impl PdOps for ShmPd {
     fn reg_all(&self, access: Access) -> Result<Box<dyn MrOps>> {
         self.device.shared.fork_guard.check()?;
-        Ok(Box::new(AllMemory::register(&self.device, self.id, access)?))
+        Ok(Box::new(AllMemory::register(self, access)?))
     }
 
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
         self.device.shared.fork_guard.check()?;
-        Ok(Box::new(ShmMr::register(&self.device, self.id, buf, access)?))
+        Ok(Box::new(ShmMr::register(self, buf, None, access)?))
+    }
+
+    fn reg_mr_at(&self, buf: &Buf, addr: u64, access: Access) -> Result<Box<dyn MrOps>> {
+        self.device.shared.fork_guard.check()?;
+        Ok(Box::new(ShmMr::register(self, buf, Some(addr), access)?))
+    }
+
+    fn alloc_mw(&self, kind: MwKind) -> Result<Box<dyn MwOps>> {
+        self.device.shared.fork_guard.check()?;
+        Ok(Box::new(ShmMw::create(self, kind)?))
     }
 
     fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {

@@ -154,7 +154,7 @@ fn atomic_of_length_zero_is_bounds_checked() {
     let words = &owner.inner.connection.words.service.0;
     let behind = owner.host.buf().addr() + LEN as u64;
     words.kind.store(3, Ordering::Relaxed);
-    words.place.store(behind, Ordering::Relaxed);
+    words.addr.store(behind, Ordering::Relaxed);
     words.len.store(0, Ordering::Relaxed);
     words.key.store(owner.host.rkey(), Ordering::Relaxed);
     words.operand[0].store(1, Ordering::Relaxed);

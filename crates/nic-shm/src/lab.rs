@@ -72,12 +72,11 @@ const HEADER: Names = names!(Header:
     version = 4, token = 8, atomic_holder.0 = 8, kicked.summary = 8, kicked.words = 8,
     rnr.summary = 8, rnr.words = 8, reporting.summary = 8, reporting.words = 8, visited.summary = 8,
     visited.words = 8);
-const REGION: Names =
-    names!(MrEntry: key = 4, access = 4, pd = 4, kind = 4, addr = 8, len = 8, place = 8, stamp = 8);
+const REGION: Names = names!(MrEntry: key = 4, access = 4, pd = 4, kind = 4, addr = 8, len = 8, place = 8, stamp = 8, window_owner = 8);
 const QUEUE_PAIR: Names = names!(QpShared:
     status = 8, pd = 4, recv_cq = 4, srq = 4, recv_shift = 4, recv_stride = 4, comp_shift = 4, recv_ring = 8,
     comp_ring = 8, rnr_pause = 4, peer.0.busy.inside = 4, peer.0.busy.mark = 4, rnr.0 = 4, taken = 8, access_error = 4, service.0.turn = 4, service.0.kind = 4,
-    service.0.len = 8, service.0.place = 8, service.0.key = 4, service.0.refused = 4,
+    service.0.len = 8, service.0.addr = 8, service.0.key = 4, service.0.refused = 4,
     service.0.operand = 8, service.0.bounce = 8);
 const COMPLETION_QUEUE: Names = names!(CqShared:
     wakeup = 4, adaptive_fence = 4, armed = 4, channel = 4, events = 4, many = 4, asymmetric_notify = 4, ready.summary = 8, ready.words = 8);
@@ -103,7 +102,7 @@ const WRITTEN: &[&str] = &[
     "queue pair.service.0.turn",
     "queue pair.service.0.kind",
     "queue pair.service.0.len",
-    "queue pair.service.0.place",
+    "queue pair.service.0.addr",
     "queue pair.service.0.key",
     "queue pair.service.0.operand",
     "completion queue.wakeup",

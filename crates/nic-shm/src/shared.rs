@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use host::Host;
-use verbs::{AsyncEvent, DeviceAttr, Result};
+use verbs::{Access, AsyncEvent, DeviceAttr, MwBind, Result};
 
 use crate::memory::allocator::{PAGE, SegmentAllocator};
-use crate::memory::layout::{Header, VERSION};
+use crate::memory::layout::{Header, VERSION, region_kind};
 use crate::memory::numbers::Indices;
 use crate::memory::segment::SharedRef;
-use crate::memory::table::ProtectionTable;
+use crate::memory::table::{ProtectionTable, Region};
 use crate::peer::device::PeerDevices;
 use crate::protocol::token::{process_token, random};
 use crate::wake::reactor::Reactor;
@@ -19,6 +19,7 @@ use nic_util::fork::ForkGuard;
 use nic_util::heap_trim::HeapTrim;
 use nic_util::sync::ready::ReadySet;
 use nic_util::sync::{Spin, unpoisoned};
+use nic_util::windows::{WindowTable, Windows};
 
 /// The name of the device.
 pub(crate) const NAME: &str = "shm";
@@ -37,6 +38,7 @@ pub(crate) struct DeviceShared {
     pub(crate) process: &'static u64,
     pub(crate) peers: PeerDevices,
     pub(crate) indices: Spin<Indices>,
+    pub(crate) windows: Windows,
     keys: AtomicU64,
     stamps: AtomicU64,
     pub(crate) events: EventQueue<AsyncEvent>,
@@ -56,6 +58,37 @@ struct RequestedFailures {
     /// Completion queues that have overrun.
     cqs: Mutex<Vec<usize>>,
     qps: Mutex<Vec<usize>>,
+}
+
+/// A part of a region, for a memory window.
+pub(crate) struct WindowPart {
+    kind: u32,
+    place: u64,
+    addr: u64,
+    len: u64,
+}
+
+impl WindowTable for DeviceShared {
+    type Part = WindowPart;
+
+    fn part(&self, pd: u32, bind: &MwBind) -> Option<WindowPart> {
+        let (kind, place) = self.table.part(pd, bind)?;
+        Some(WindowPart { kind, place, addr: bind.addr, len: bind.len })
+    }
+
+    fn is_valid(&self, rkey: u32) -> bool {
+        self.table.is_valid(rkey)
+    }
+
+    fn unbind(&self, rkey: u32) {
+        self.table.remove(rkey);
+    }
+
+    fn bind(&self, rkey: u32, pd: u32, owner: u64, part: WindowPart, access: Access) {
+        let WindowPart { kind, place, addr, len } = part;
+        let (kind, stamp) = (kind | region_kind::WINDOW, self.new_stamp());
+        self.table.insert(rkey, &Region { access, pd, kind, addr, len, place, stamp, window_owner: owner });
+    }
 }
 
 impl DeviceShared {
@@ -81,6 +114,7 @@ impl DeviceShared {
             process: process_token()?,
             peers,
             indices: Spin::default(),
+            windows: Windows::default(),
             keys: AtomicU64::new(random()?),
             stamps: AtomicU64::new(1),
             events: EventQueue::asynchronous()?,

@@ -209,6 +209,7 @@ fn status(status: WcStatus) -> u16 {
         WcStatus::RemOpErr => 7,
         WcStatus::RetryExcErr => 8,
         WcStatus::RnrRetryExcErr => 9,
+        WcStatus::MwBindErr => 11,
         _ => 10,
     }
 }
@@ -224,6 +225,8 @@ fn operation(opcode: WcOpcode) -> Operation {
         WcOpcode::RecvWriteImm => Operation::RecvWriteImm,
         WcOpcode::RecvBegin => Operation::RecvBegin,
         WcOpcode::RecvRest => Operation::RecvRest,
+        WcOpcode::BindMw => Operation::BindMw,
+        WcOpcode::LocalInv => Operation::LocalInv,
         _ => Operation::Send,
     }
 }
@@ -242,7 +245,8 @@ pub(crate) fn bytes_of(wr: &SendWr<'_>) -> u32 {
 pub(crate) fn send_fields(wr: &SendWr<'_>, bytes: u32) -> Fields {
     let (mut remote, mut more, mut extra) = (verbs::RemoteAddr::default(), 0, 0);
     match wr.op {
-        SendOp::Send => {}
+        SendOp::Send | SendOp::LocalInv(_) => {}
+        SendOp::BindMw(bind) => remote = verbs::RemoteAddr { addr: bind.addr, rkey: bind.rkey },
         SendOp::SendImm(imm) => (more, extra) = (flag::IMM, imm),
         SendOp::SendInv(key) => (more, extra) = (flag::INVALIDATE, key),
         SendOp::WriteImm(to, imm) => (remote, more, extra) = (to, flag::IMM, imm),
@@ -363,6 +367,7 @@ mod tests {
             (WcStatus::RetryExcErr, "RETRY_EXC_ERR"),
             (WcStatus::RnrRetryExcErr, "RNR_RETRY_EXC_ERR"),
             (WcStatus::GeneralErr, "GENERAL_ERR"),
+            (WcStatus::MwBindErr, "MW_BIND_ERR"),
         ] {
             assert_eq!(trace::names::status(status(code)), name);
         }

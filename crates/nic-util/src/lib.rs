@@ -15,6 +15,7 @@
 //! | `string_moves` | measures at which distances the kernel's copies are slow on this processor |
 //! | `sync` | lock-free parts, each with a loom model |
 //! | `thread` | a device's thread: its start and end, and the descriptors it sleeps on |
+//! | `windows` | memory windows: what each is bound to |
 //! | `lab` | fork(2) for the siege (feature `lab` only) |
 //!
 //! Functions on a data path are marked `#[inline]`: they are called from other crates.
@@ -45,3 +46,5 @@ pub mod string_moves;
 pub mod sync;
 #[cfg(not(loom))]
 pub mod thread;
+#[cfg(not(loom))]
+pub mod windows;

@@ -18,6 +18,11 @@ pub const BAD_RECEIVE: &str = "the memory of the receive that the peer has poste
 pub const SHORT_RECEIVE: &str =
     "the message is longer than the receive that the peer has posted; post larger receives";
 
+/// A memory window was not bound or invalidated.
+pub const WINDOW: &str = "the memory window cannot be bound or invalidated so: its region needs IBV_ACCESS_MW_BIND, for writes and atomics \
+     IBV_ACCESS_LOCAL_WRITE, and the whole range; region, window and queue pair need the same domain; a window of type 2 has to be \
+     invalidated before it is bound again";
+
 /// An access that a table does not allow.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused {

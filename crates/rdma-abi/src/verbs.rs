@@ -55,6 +55,15 @@ pub struct ibv_wr_ud {
     pub remote_qkey: u32,
 }
 
+/// The operands of `IBV_WR_BIND_MW`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_wr_bind_mw {
+    pub mw: *mut ibv_mw,
+    pub rkey: u32,
+    pub bind_info: ibv_mw_bind_info,
+}
+
 /// The object that an asynchronous event concerns.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -213,6 +222,38 @@ struct ibv_async_event {
 struct ibv_pd {
     context: *mut ibv_context,
     handle: u32,
+}
+struct ibv_td {
+    context: *mut ibv_context,
+}
+struct ibv_td_init_attr {
+    comp_mask: u32,
+}
+struct ibv_parent_domain_init_attr {
+    pd: *mut ibv_pd,
+    td: *mut ibv_td,
+    comp_mask: u32,
+    alloc: *mut c_void,
+    free: *mut c_void,
+    pd_context: *mut c_void,
+}
+struct ibv_mw_bind_info {
+    mr: *mut ibv_mr,
+    addr: u64,
+    length: u64,
+    mw_access_flags: c_uint,
+}
+struct ibv_mw_bind {
+    wr_id: u64,
+    send_flags: c_uint,
+    bind_info: ibv_mw_bind_info,
+}
+struct ibv_mw {
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    rkey: u32,
+    handle: u32,
+    _type: c_int,
 }
 struct ibv_mr {
     context: *mut ibv_context,
@@ -390,8 +431,8 @@ struct ibv_qp_ex {
     wr_flags: c_uint,
     wr_atomic_cmp_swp: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64, u64)>,
     wr_atomic_fetch_add: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64)>,
-    wr_bind_mw: *mut c_void,
-    wr_local_inv: *mut c_void,
+    wr_bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_mw, u32, *const ibv_mw_bind_info)>,
+    wr_local_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
     wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
     wr_rdma_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
     wr_rdma_write_imm: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
@@ -425,7 +466,7 @@ struct ibv_send_wr {
     imm_data: u32,
     wr: ibv_wr,
     qp_type: u32,
-    bind_mw: [u64; 6],
+    bind_mw: ibv_wr_bind_mw,
 }
 struct ibv_recv_wr {
     wr_id: u64,
@@ -537,9 +578,9 @@ struct ibv_sa_path_rec {
 }
 struct ibv_context_ops {
     _compat_1: [Unused; 7],
-    alloc_mw: Unused,
-    bind_mw: Unused,
-    dealloc_mw: Unused,
+    alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, c_int) -> *mut ibv_mw>,
+    bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int>,
+    dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>,
     _compat_2: Unused,
     poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
     req_notify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int>,
@@ -561,7 +602,7 @@ struct ibv_context {
 }
 struct verbs_context {
     query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
-    advise_mr: Unused,
+    advise_mr: Option<unsafe extern "C" fn(*mut ibv_pd, c_int, u32, *mut ibv_sge, u32) -> c_int>,
     alloc_null_mr: Unused,
     read_counters: Unused,
     attach_counters_point_flow: Unused,
@@ -574,9 +615,9 @@ struct verbs_context {
     destroy_flow_action: Unused,
     create_flow_action_esp: Unused,
     modify_qp_rate_limit: Unused,
-    alloc_parent_domain: Unused,
-    dealloc_td: Unused,
-    alloc_td: Unused,
+    alloc_parent_domain: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd>,
+    dealloc_td: Option<unsafe extern "C" fn(*mut ibv_td) -> c_int>,
+    alloc_td: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td>,
     modify_cq: Unused,
     post_srq_ops: Unused,
     destroy_rwq_ind_table: Unused,

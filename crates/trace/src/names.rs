@@ -107,10 +107,14 @@ pub enum Operation {
     RecvBegin,
     /// Memory for the rest of that message.
     RecvRest,
+    /// The binding of a memory window.
+    BindMw,
+    /// The invalidation of a memory window.
+    LocalInv,
 }
 
 /// The operations of requests and completions, by their codes.
-const OPERATIONS: [&str; 9] = [
+const OPERATIONS: [&str; 11] = [
     "send",
     "write",
     "read",
@@ -120,6 +124,8 @@ const OPERATIONS: [&str; 9] = [
     "recv-write-imm",
     "recv-begin",
     "recv-rest",
+    "bind-mw",
+    "local-inv",
 ];
 
 /// The codes of events.
@@ -154,7 +160,7 @@ const EVENTS: [&str; 7] = [
 ];
 
 /// Statuses of completions, by their codes: those of `ibv_wc_status`, without `IBV_WC_`.
-pub const STATUSES: [&str; 11] = [
+pub const STATUSES: [&str; 12] = [
     "SUCCESS",
     "LOC_LEN_ERR",
     "LOC_QP_OP_ERR",
@@ -166,6 +172,7 @@ pub const STATUSES: [&str; 11] = [
     "RETRY_EXC_ERR",
     "RNR_RETRY_EXC_ERR",
     "GENERAL_ERR",
+    "MW_BIND_ERR",
 ];
 
 /// A word of a table, or one for a code that it does not have.

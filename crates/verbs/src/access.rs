@@ -16,12 +16,17 @@ bitflags! {
         const REMOTE_READ = 4;
         /// Peers may execute atomics.
         const REMOTE_ATOMIC = 8;
+        /// Memory windows may be bound to the region ([`crate::Mw`]).
+        const BIND = 16;
     }
 }
 
 impl Access {
-    /// All access rights combined.
-    pub const ALL: Self = Self::all();
+    /// All rights of requests combined.
+    pub const ALL: Self =
+        Self::LOCAL_WRITE.union(Self::REMOTE_WRITE).union(Self::REMOTE_READ).union(Self::REMOTE_ATOMIC);
+    /// The rights of peers.
+    pub const REMOTE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_READ).union(Self::REMOTE_ATOMIC);
 
     /// IBA 10.6.3.1: a region that peers may write must be locally writable, too.
     pub(crate) fn check(self) -> Result<()> {

@@ -91,6 +91,8 @@ pub struct DeviceAttr {
     pub maps_peers: bool,
     /// Whether a receive may take the beginning of a longer message ([`crate::QpInit::split_receives`]).
     pub split_receives: bool,
+    /// What memory regions offer in addition to mapped memory at its own address.
+    pub regions: RegionCap,
     /// The link's rate, if there is a link.
     pub link_rate: Option<Rate>,
     /// Number of ports.
@@ -109,6 +111,21 @@ impl DeviceAttr {
         let has_atomics = self.atomic_cap != AtomicCap::None || self.atomic_cap_dm != AtomicCap::None;
         if has_atomics { Access::ALL } else { Access::ALL - Access::REMOTE_ATOMIC }
     }
+}
+
+/// What the memory regions of a device offer in addition to mapped memory at its own address. The default is
+/// nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionCap {
+    /// Whether a region's memory may be unmapped when it is registered, and mapped later ([`crate::Buf::on_demand`]).
+    pub on_demand: bool,
+    /// Whether requests may address a region by other addresses than those of its memory ([`crate::Pd::reg_mr_at`]).
+    pub any_address: bool,
+    /// Whether rights, domain and memory of a region can change while its keys stay ([`crate::Pd::rereg_mr`]).
+    pub rereg: bool,
+    /// Maximum number of memory windows ([`crate::Pd::alloc_mw`]); they share the keys of regions, and so their limit. 0 if
+    /// the device has none.
+    pub max_mw: u32,
 }
 
 /// Sizes of a queue pair's queues (`ibv_qp_cap`).

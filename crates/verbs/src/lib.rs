@@ -54,6 +54,7 @@
 mod access;
 mod async_event;
 mod attr;
+mod binding;
 mod cm;
 mod conn;
 mod cq;
@@ -62,6 +63,7 @@ mod error;
 mod firmware;
 mod memory;
 mod mr;
+mod mw;
 mod numbers;
 pub mod pairing;
 mod pd;
@@ -77,8 +79,10 @@ mod wr;
 pub use access::Access;
 pub use async_event::AsyncEvent;
 pub use attr::{
-    AtomicCap, DeviceAttr, DmAccess, QpCap, RNR_PAUSE, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, SrqInit, WriteOrder,
+    AtomicCap, DeviceAttr, DmAccess, QpCap, RNR_PAUSE, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, RegionCap, SrqInit,
+    WriteOrder,
 };
+pub use binding::{MwBind, MwKind};
 pub use cm::{BoundAddr, Cm, CmId, Listener};
 pub use conn::{CmFailure, ConnInfo, ConnParam, Depths};
 pub use cq::{CompChannel, Cq};
@@ -88,6 +92,7 @@ pub use firmware::{Firmware, FirmwareCap, Message, NicCtx};
 pub use host;
 pub use memory::{Buf, MemoryKind, Words};
 pub use mr::{ImplicitMr, Mr};
+pub use mw::Mw;
 pub use pd::Pd;
 pub use program::Program;
 pub use provider::{CmEvent, ConnectRequest};

@@ -56,6 +56,8 @@ enum AccessPath {
     Mapped,
     /// By load and store that may fault.
     Program,
+    /// Likewise; the bytes need not be mapped when they are registered.
+    OnDemand,
     /// By copies, as no processor can load from them: `base` is dangling.
     Copies(Arc<dyn DmOps>),
 }
@@ -178,6 +180,21 @@ impl Buf {
         Self { base, len, kind, nic_offset: 0, owner, access_path: AccessPath::Program }
     }
 
+    /// Lets memory of a program be unmapped when it is registered (`IBV_ACCESS_ON_DEMAND`): each request accesses what is
+    /// mapped there at that time. Other memory is returned as it is.
+    #[must_use]
+    pub fn on_demand(mut self) -> Self {
+        if let AccessPath::Program = self.access_path {
+            self.access_path = AccessPath::OnDemand;
+        }
+        self
+    }
+
+    /// Whether the memory need not be mapped when it is registered.
+    pub fn is_on_demand(&self) -> bool {
+        matches!(self.access_path, AccessPath::OnDemand)
+    }
+
     /// NIC memory that is accessed by copies only ([`DmAccess::Copy`]): `len` bytes at the NIC's own address
     /// `nic_offset`.
     pub fn copy_only(len: usize, nic_offset: u64, copies: Arc<impl DmOps + 'static>) -> Self {
@@ -203,13 +220,16 @@ impl Buf {
         if matches!(self.access_path, AccessPath::Copies(_)) { DmAccess::Copy } else { DmAccess::Coherent }
     }
 
-    /// Checks memory that may be unmapped: that it can be accessed with these rights. From then on faults in it become
-    /// errors.
+    /// Checks memory that may be unmapped: that it can be accessed with these rights, unless it is mapped on demand. From
+    /// then on faults in it become errors.
     pub(crate) fn check_presence(&self, access: Access) -> Result<()> {
-        if !matches!(self.access_path, AccessPath::Program) {
+        if !matches!(self.access_path, AccessPath::Program | AccessPath::OnDemand) {
             return Ok(());
         }
         uaccess::arm().map_err(|why| Error::system("cannot handle faults of registered memory", why))?;
+        if self.is_on_demand() {
+            return Ok(());
+        }
         uaccess::check(self.base.as_ptr(), self.len, access.contains(Access::LOCAL_WRITE))
             .map_err(|why| self.unmapped_error(why))
     }
@@ -255,7 +275,9 @@ impl Buf {
         let base = match self.access_path {
             AccessPath::Copies(_) => self.base,
             // SAFETY: start < end <= len, so the pointer stays inside the mapping. Test: slices_share_and_check.
-            AccessPath::Mapped | AccessPath::Program => unsafe { self.base.add(range.start) },
+            AccessPath::Mapped | AccessPath::Program | AccessPath::OnDemand => unsafe {
+                self.base.add(range.start)
+            },
         };
         let nic_offset = self.nic_offset + range.start as u64;
         Ok(Self { base, len: range.end - range.start, nic_offset, ..self.clone() })
@@ -299,7 +321,7 @@ impl Buf {
     fn write_slow(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         match &self.access_path {
             AccessPath::Copies(copies) => copies.write(self.nic_offset + offset as u64, bytes),
-            AccessPath::Mapped | AccessPath::Program => {
+            AccessPath::Mapped | AccessPath::Program | AccessPath::OnDemand => {
                 let at = self.base.as_ptr().wrapping_add(offset);
                 // SAFETY: as in `write`, but the memory need not be mapped. Test: unmapped_program_memory_is_an_error.
                 unsafe { uaccess::copy_last_byte_last(at, bytes.as_ptr(), bytes.len()) }
@@ -329,7 +351,7 @@ impl Buf {
     fn read_slow(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         match &self.access_path {
             AccessPath::Copies(copies) => copies.read(self.nic_offset + offset as u64, bytes),
-            AccessPath::Mapped | AccessPath::Program => {
+            AccessPath::Mapped | AccessPath::Program | AccessPath::OnDemand => {
                 let at = self.base.as_ptr().wrapping_add(offset);
                 // SAFETY: as in `write_slow`.
                 unsafe { uaccess::copy_last_byte_last(bytes.as_mut_ptr(), at, bytes.len()) }
@@ -408,7 +430,7 @@ impl Buf {
     /// As [`Buf::word`]; [`Error::Memory`] if the program has unmapped them.
     pub fn update_word(&self, offset: usize, change: impl Fn(u64) -> u64) -> Result<u64> {
         let word = self.word(offset)?;
-        if let AccessPath::Program = self.access_path {
+        if let AccessPath::Program | AccessPath::OnDemand = self.access_path {
             // SAFETY: in bounds and aligned, as `word` checked; it need not be mapped.
             // Test: unmapped_program_memory_is_an_error.
             return unsafe { uaccess::update(word.as_ptr(), change) }

@@ -1,6 +1,8 @@
 //! [`Mr`]: memory regions.
 
-use crate::provider::MrOps;
+use std::sync::Arc;
+
+use crate::provider::{MrOps, PdOps};
 use crate::{Access, Buf, RemoteAddr, Result, Sge};
 
 /// A registered range of memory (`ibv_mr`). Dropping it deregisters: once that returns, no NIC accesses the memory
@@ -39,8 +41,8 @@ impl Mr {
         self.rkey
     }
 
-    /// The address of its first byte for work requests: the virtual address for host memory, 0 for NIC memory, whose
-    /// regions are zero-based (`ibv_reg_dm_mr(3)`).
+    /// The address of its first byte for work requests: the virtual address for host memory, unless it was registered at
+    /// another one ([`crate::Pd::reg_mr_at`]); 0 for NIC memory, whose regions are zero-based (`ibv_reg_dm_mr(3)`).
     #[inline]
     pub fn addr(&self) -> u64 {
         self.addr
@@ -66,6 +68,19 @@ impl Mr {
     #[inline]
     pub fn remote(&self, offset: u64) -> RemoteAddr {
         RemoteAddr { addr: self.addr(), rkey: self.rkey() }.offset(offset)
+    }
+
+    /// Whether memory windows are bound to it. They give no access any more when it is deregistered.
+    pub fn has_windows(&self) -> bool {
+        self.ops.has_windows()
+    }
+
+    /// See [`crate::Pd::rereg_mr`]; what is new has been checked.
+    pub(crate) fn change(&mut self, pd: &Arc<dyn PdOps>, buf: Option<&Buf>, access: Access) -> Result<()> {
+        self.ops.rereg(pd, buf, access)?;
+        (self.access, self.addr) = (access, self.ops.addr());
+        buf.into_iter().for_each(|buf| self.buf = buf.clone());
+        Ok(())
     }
 
     /// Deregisters and returns the result, which dropping cannot.

@@ -44,11 +44,46 @@ impl Pd {
     /// # Errors
     /// As [`Pd::reg_mr`]; [`Error::Limit`] if the range ends outside.
     pub fn reg_mr_range(&self, buf: &Buf, range: Range<usize>, access: Access) -> Result<Mr> {
-        access.check()?;
         let part = buf.slice(range)?;
-        Error::check_limit("the region's size in bytes", part.len() as u64, self.device.attr().max_mr_size)?;
-        part.check_presence(access)?;
+        self.device.check_region(&part, access)?;
         Ok(Mr::new(self.ops.reg_mr(&part, access)?, part, access))
+    }
+
+    /// Registers all of `buf`, which requests address as if its first byte were at `addr` (`ibv_reg_mr_iova2`): with 0, by
+    /// offsets.
+    ///
+    /// # Errors
+    /// As [`Pd::reg_mr`]; [`Error::Unsupported`] without [`RegionCap::any_address`](crate::RegionCap::any_address);
+    /// [`Error::Invalid`] if the addresses of the region wrap.
+    pub fn reg_mr_at(&self, buf: &Buf, addr: u64, access: Access) -> Result<Mr> {
+        self.device.check_region(buf, access)?;
+        if !self.device.attr().regions.any_address {
+            return self.device.unsupported("regions at other addresses than those of their memory");
+        }
+        if addr.checked_add(buf.len() as u64).is_none() {
+            let len = buf.len();
+            return Err(Error::Invalid(format!(
+                "{len} bytes at the address {addr:#x} wrap; pass a smaller address"
+            )));
+        }
+        Ok(Mr::new(self.ops.reg_mr_at(buf, addr, access)?, buf.clone(), access))
+    }
+
+    /// Moves a region into this domain and, if given, to other memory and rights; its keys stay (`ibv_rereg_mr`). Requests
+    /// that use it meanwhile fail, and later ones follow the changed region. With other memory its address becomes the one
+    /// of that memory.
+    ///
+    /// # Errors
+    /// As [`Pd::reg_mr`]; [`Error::Unsupported`] without [`RegionCap::rereg`](crate::RegionCap::rereg), and
+    /// [`Error::Invalid`] while windows are bound to it: the region is as before. [`Error::Busy`] as [`Mr::dereg`]: the
+    /// region is lost.
+    pub fn rereg_mr(&self, mr: &mut Mr, buf: Option<&Buf>, access: Option<Access>) -> Result<()> {
+        let access = access.unwrap_or(mr.access());
+        self.device.check_region(buf.unwrap_or(mr.buf()), access)?;
+        if !self.device.attr().regions.rereg {
+            return self.device.unsupported("regions that change");
+        }
+        mr.change(&self.ops, buf, access)
     }
 
     /// Registers all memory of the process under one key, including future mappings: an implicit on-demand region
@@ -87,6 +122,16 @@ impl Pd {
 }
 
 impl Device {
+    /// Checks the memory and the rights of a registration.
+    pub(crate) fn check_region(&self, buf: &Buf, access: Access) -> Result<()> {
+        access.check()?;
+        Error::check_limit("the region's size in bytes", buf.len() as u64, self.attr().max_mr_size)?;
+        if buf.is_on_demand() && !self.attr().regions.on_demand {
+            return self.unsupported("regions of memory that is mapped on demand");
+        }
+        buf.check_presence(access)
+    }
+
     /// Creates a protection domain (`ibv_alloc_pd`).
     ///
     /// # Errors

@@ -15,6 +15,8 @@ pub enum WcStatus {
     LocProtErr,
     /// Flushed: the queue pair was in the error state before this request began.
     WrFlushErr,
+    /// A memory window could not be bound or invalidated.
+    MwBindErr,
     /// The peer found the request malformed: too long for its receive, unaligned atomic, not supported.
     RemInvReqErr,
     /// The peer's key, range or rights did not allow the access.
@@ -44,6 +46,10 @@ pub enum WcOpcode {
     CompareSwap,
     /// A fetch-and-add.
     FetchAdd,
+    /// A memory window that was bound.
+    BindMw,
+    /// A memory window that was invalidated.
+    LocalInv,
     /// A receive that a send filled.
     Recv,
     /// A receive that an RDMA write with immediate data consumed.

@@ -3,6 +3,7 @@
 use bitflags::bitflags;
 
 use crate::WcOpcode;
+use crate::binding::MwBind;
 
 /// A scatter/gather element: a range of registered local memory. It has the layout of `ibv_sge`, so that a C list of
 /// elements can be used as it is.
@@ -104,6 +105,10 @@ pub enum SendOp {
         /// The value to add.
         add: u64,
     },
+    /// Binds a memory window: without local data, and without a message to the peer.
+    BindMw(MwBind),
+    /// Invalidates the memory window of type 2 with this key, as the peer does by `SendInv`.
+    LocalInv(u32),
 }
 
 impl SendOp {
@@ -117,6 +122,8 @@ impl SendOp {
             Self::Read(_) => WcOpcode::Read,
             Self::CompareSwap { .. } => WcOpcode::CompareSwap,
             Self::FetchAdd { .. } => WcOpcode::FetchAdd,
+            Self::BindMw(_) => WcOpcode::BindMw,
+            Self::LocalInv(_) => WcOpcode::LocalInv,
         }
     }
 
@@ -125,6 +132,13 @@ impl SendOp {
     #[must_use]
     pub fn is_atomic(self) -> bool {
         matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. })
+    }
+
+    /// Whether it changes a memory window of this side.
+    #[inline]
+    #[must_use]
+    pub fn is_of_window(self) -> bool {
+        matches!(self, Self::BindMw(_) | Self::LocalInv(_))
     }
 
     /// Whether it returns data, which are written to its local memory.

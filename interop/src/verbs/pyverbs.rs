@@ -29,8 +29,6 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// Tests that fail; docs/results/interop.md has the reasons.
 const KNOWN: &[(&str, &str)] = &[
-    ("test_dm_write_bad_flow", "NIC memory is copied at any address, not at multiples of 4 alone"),
-    ("test_dm_bad_access", "likewise"),
     ("test_create_dm_mr", "a region of no bytes is refused"),
     ("test_atomic_invalid_qp_access", "rights are those of regions, not of queue pairs"),
     ("test_multi_process_alloc_dm", "a child of fork(2) opens a device of its own"),

@@ -42,6 +42,10 @@ fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
         // Like cards, although the atomicity may include processors: UCX and others check for this value.
         AtomicCap::Hca | AtomicCap::Global => n::IBV_ATOMIC_HCA,
     };
+    let windows = match attr.regions.max_mw {
+        0 => 0,
+        _ => n::IBV_DEVICE_MEM_WINDOW | n::IBV_DEVICE_MEM_WINDOW_TYPE_2B,
+    };
     let (sge, reads) = (count(attr.max_sge), count(attr.max_rd_atomic));
     Ok(ibv_device_attr {
         fw_ver: chars(env!("CARGO_PKG_VERSION")),
@@ -54,7 +58,7 @@ fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
         hw_ver: HW_VERSION,
         max_qp: count(attr.max_qp),
         max_qp_wr: count(attr.max_qp_wr),
-        device_cap_flags: n::IBV_DEVICE_RC_RNR_NAK_GEN | n::IBV_DEVICE_SYS_IMAGE_GUID,
+        device_cap_flags: n::IBV_DEVICE_RC_RNR_NAK_GEN | n::IBV_DEVICE_SYS_IMAGE_GUID | windows,
         max_sge: sge,
         max_sge_rd: sge,
         max_cq: count(attr.max_cq),
@@ -69,7 +73,7 @@ fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
         atomic_cap: atomic as c_int,
         max_ee: 0,
         max_rdd: 0,
-        max_mw: 0,
+        max_mw: count(attr.regions.max_mw),
         max_raw_ipv6_qp: 0,
         max_raw_ethy_qp: 0,
         max_mcast_grp: 0,
@@ -98,11 +102,31 @@ pub(crate) fn query_device_ex(context: Handle<Context>, place: *mut u8, size: us
     let context = context.lookup()?;
     let found = ibv_device_attr_ex {
         orig_attr: attributes(context)?,
+        odp_caps: odp_caps(context.engine.device.attr()),
         max_dm_size: context.engine.device.attr().max_dm_size,
         phys_port_cnt_ex: 1,
         ..zeroed()
     };
     copy_truncated(&found, size_of_val(&found), place, size)
+}
+
+/// What regions on demand can be used for.
+fn odp_caps(attr: &DeviceAttr) -> ibv_odp_caps {
+    if !attr.regions.on_demand {
+        return ibv_odp_caps { general_caps: 0, per_transport_caps: [0; 3] };
+    }
+    let implicit = if attr.implicit_mr.is_some() { n::IBV_ODP_SUPPORT_IMPLICIT } else { 0 };
+    let datagrams = n::IBV_ODP_SUPPORT_SEND | n::IBV_ODP_SUPPORT_RECV;
+    let all = datagrams
+        | n::IBV_ODP_SUPPORT_WRITE
+        | n::IBV_ODP_SUPPORT_READ
+        | n::IBV_ODP_SUPPORT_ATOMIC
+        | n::IBV_ODP_SUPPORT_SRQ_RECV;
+    // RC, UC and UD; the device has no UC.
+    ibv_odp_caps {
+        general_caps: u64::from(n::IBV_ODP_SUPPORT | implicit),
+        per_transport_caps: [all, 0, datagrams],
+    }
 }
 
 /// Extended attributes, all zero.

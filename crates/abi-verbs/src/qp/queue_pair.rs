@@ -151,7 +151,9 @@ const CALLS: u32 = n::IBV_QP_EX_WITH_RDMA_WRITE
     | n::IBV_QP_EX_WITH_RDMA_READ
     | n::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
     | n::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
-    | n::IBV_QP_EX_WITH_SEND_WITH_INV;
+    | n::IBV_QP_EX_WITH_SEND_WITH_INV
+    | n::IBV_QP_EX_WITH_LOCAL_INV
+    | n::IBV_QP_EX_WITH_BIND_MW;
 
 pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_qp_init_attr_ex>) -> Answer<Handle<Qp>> {
     let mut found = init.get().ok_or_else(|| missing("qp_init_attr_ex"))?;

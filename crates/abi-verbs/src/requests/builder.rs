@@ -14,6 +14,7 @@ use crate::errno::{Errno, errno, missing};
 use crate::objects::Qp;
 use crate::requests::post;
 use crate::resources::ah::Ah;
+use crate::resources::mw;
 use crate::slab::Handle;
 use crate::ud::Destination;
 
@@ -26,8 +27,8 @@ pub(crate) fn new_qp_ex(qp_base: ibv_qp) -> ibv_qp_ex {
         wr_flags: 0,
         wr_atomic_cmp_swp: Some(atomic_cmp_swp),
         wr_atomic_fetch_add: Some(atomic_fetch_add),
-        wr_bind_mw: null_mut(),
-        wr_local_inv: null_mut(),
+        wr_bind_mw: Some(bind_mw),
+        wr_local_inv: Some(local_inv),
         wr_rdma_read: Some(rdma_read),
         wr_rdma_write: Some(rdma_write),
         wr_rdma_write_imm: Some(rdma_write_imm),
@@ -220,6 +221,21 @@ extern "C" fn atomic_cmp_swp(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, compare: 
 
 extern "C" fn atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, add: u64) {
     begin(qp, SendOp::FetchAdd { remote: RemoteAddr { addr, rkey }, add });
+}
+
+extern "C" fn local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
+    begin(qp, SendOp::LocalInv(rkey));
+}
+
+extern "C" fn bind_mw(qp: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
+    // SAFETY: a program passes NULL or a valid description. Test: `memory_windows_in_c_protect` in tests/programs.rs.
+    match unsafe { info.as_ref() }
+        .ok_or_else(|| missing("bind_info"))
+        .and_then(|info| mw::type_2(mw, rkey, info))
+    {
+        Ok(op) => begin(qp, op),
+        Err(why) => with(|_| Err(why)),
+    }
 }
 
 extern "C" fn set_ud_addr(_qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qp_num: u32, qkey: u32) {

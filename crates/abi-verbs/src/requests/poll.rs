@@ -170,6 +170,7 @@ fn failure(status: WcStatus) -> u32 {
         WcStatus::LocQpOpErr => n::IBV_WC_LOC_QP_OP_ERR,
         WcStatus::LocProtErr => n::IBV_WC_LOC_PROT_ERR,
         WcStatus::WrFlushErr => n::IBV_WC_WR_FLUSH_ERR,
+        WcStatus::MwBindErr => n::IBV_WC_MW_BIND_ERR,
         WcStatus::RemInvReqErr => n::IBV_WC_REM_INV_REQ_ERR,
         WcStatus::RemAccessErr => n::IBV_WC_REM_ACCESS_ERR,
         WcStatus::RemOpErr => n::IBV_WC_REM_OP_ERR,
@@ -180,12 +181,14 @@ fn failure(status: WcStatus) -> u32 {
 }
 
 /// C's opcodes in the order of ours: a table, because a chain of comparisons takes as long as the rest of a completion.
-const OPCODES: [u32; 7] = {
-    let mut opcodes = [n::IBV_WC_SEND; 7];
+const OPCODES: [u32; 9] = {
+    let mut opcodes = [n::IBV_WC_SEND; 9];
     opcodes[WcOpcode::Write as usize] = n::IBV_WC_RDMA_WRITE;
     opcodes[WcOpcode::Read as usize] = n::IBV_WC_RDMA_READ;
     opcodes[WcOpcode::CompareSwap as usize] = n::IBV_WC_COMP_SWAP;
     opcodes[WcOpcode::FetchAdd as usize] = n::IBV_WC_FETCH_ADD;
+    opcodes[WcOpcode::BindMw as usize] = n::IBV_WC_BIND_MW;
+    opcodes[WcOpcode::LocalInv as usize] = n::IBV_WC_LOCAL_INV;
     opcodes[WcOpcode::Recv as usize] = n::IBV_WC_RECV;
     opcodes[WcOpcode::RecvWriteImm as usize] = n::IBV_WC_RECV_RDMA_WITH_IMM;
     opcodes

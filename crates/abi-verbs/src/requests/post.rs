@@ -2,17 +2,18 @@
 //!
 //! Data path: requests are converted on the stack; element lists are passed on without a copy.
 
-use ffi::Out;
+use ffi::{In, Out};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::{Data, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
 use crate::answer::Answer;
-use crate::errno::{Errno, errno};
+use crate::errno::{Errno, errno, missing};
 use crate::objects::{Qp, Srq};
 use crate::qp::device_qp::DeviceQp;
 use crate::qp::states;
 use crate::resources::ah::Ah;
+use crate::resources::mw::{self, Mw};
 use crate::slab::{Handle, Held};
 use crate::ud::{Bridge, Destination, MTU};
 
@@ -60,6 +61,21 @@ fn send_one(qp: Held<Qp>, device_qp: &DeviceQp, wr: &ibv_send_wr) -> Answer {
     check_state(qp)?;
     let wr = SendWr { wr_id: wr.wr_id, op: operation(wr)?, data: data(wr)?, flags: flags(wr.send_flags) };
     device_qp.gate.post_one(&device_qp.qp, &wr, qp.init.cap.max_send_wr)
+}
+
+/// Posts the binding of a window of type 1, whose key changes.
+pub(crate) fn bind(qp: Handle<Qp>, mw: Handle<Mw>, bind: In<ibv_mw_bind>) -> Answer {
+    let (qp, mw, bind) = (qp.lookup()?, mw.lookup()?, bind.required_or(|| missing("mw_bind"))?);
+    if qp.is_datagram() {
+        return Err(errno!(INVAL, "the queue pair is UD, whose peers have no access to windows; use RC"));
+    }
+    check_state(qp)?;
+    let (op, rkey) = mw::type_1(mw, &bind.bind_info)?;
+    let wr = SendWr { wr_id: bind.wr_id, op, data: Data::NONE, flags: flags(bind.send_flags) };
+    let device_qp = qp.device_qp();
+    device_qp.gate.post_one(&device_qp.qp, &wr, qp.init.cap.max_send_wr)?;
+    mw.update_c(|seen| seen.rkey = rkey);
+    Ok(())
 }
 
 /// Posts the next datagram of a chain, and advances `next` past it.
@@ -209,6 +225,8 @@ fn operation(wr: &ibv_send_wr) -> Answer<SendOp> {
             SendOp::CompareSwap { remote: word, compare: atomic.compare_add, swap: atomic.swap }
         }
         n::IBV_WR_ATOMIC_FETCH_AND_ADD => SendOp::FetchAdd { remote: word, add: atomic.compare_add },
+        n::IBV_WR_LOCAL_INV => SendOp::LocalInv(wr.imm_data),
+        n::IBV_WR_BIND_MW => return mw::type_2(wr.bind_mw.mw, wr.bind_mw.rkey, &wr.bind_mw.bind_info),
         _ => {
             return Err(errno!(
                 OPNOTSUPP,

@@ -9,7 +9,7 @@ use rdma_abi::verbs::*;
 
 use crate::answer::Answer;
 use crate::errno::{errno, missing};
-use crate::objects::{Channel, Context, Cq};
+use crate::objects::{Channel, Context, Cq, Pd};
 use crate::qp::disconnect_hold::DelayedCompletions;
 use crate::requests::poll;
 use crate::slab::{Handle, Held, Object};
@@ -21,6 +21,7 @@ fn create(
     cq_context: *mut c_void,
     channel: Handle<Channel>,
     vector: u32,
+    parent: Option<Held<Pd>>,
 ) -> Answer<Handle<Cq>> {
     let engine = &context.lookup()?.engine;
     let channel = channel.lookup_optional()?;
@@ -41,6 +42,7 @@ fn create(
         cq,
         context,
         channel,
+        parent,
         users: UseCount::default(),
         notified: EventAcks::default(),
         events: EventAcks::default(),
@@ -50,6 +52,7 @@ fn create(
     };
     let handle = Cq::slab().insert(seen, body)?;
     lock(&engine.objects).cqs.insert(number, handle);
+    parent.into_iter().for_each(|parent| parent.users.join());
     if let Some(channel) = channel {
         lock(&channel.cqs).insert(number, handle);
         channel.users.join();
@@ -72,24 +75,34 @@ pub(crate) fn ibv_create_cq(
     comp_vector: i32,
 ) -> Answer<Handle<Cq>> {
     let cqe = size(cqe)?;
-    create(context, cqe, cq_context, channel, comp_vector.cast_unsigned())
+    create(context, cqe, cq_context, channel, comp_vector.cast_unsigned(), None)
 }
 
 /// The completion fields that can be read one by one.
 const FIELDS: u64 = n::IBV_WC_STANDARD_FLAGS as u64;
 
 pub(crate) fn create_ex(context: Handle<Context>, init: In<ibv_cq_init_attr_ex>) -> Answer<Handle<Cq>> {
+    const KNOWN: u32 = n::IBV_CQ_INIT_ATTR_MASK_FLAGS | n::IBV_CQ_INIT_ATTR_MASK_PD;
     let init = init.required_or(|| missing("cq_attr"))?;
-    if init.wc_flags & !FIELDS != 0 || init.comp_mask & !n::IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 {
+    if init.wc_flags & !FIELDS != 0 || init.comp_mask & !KNOWN != 0 {
         return Err(errno!(
             OPNOTSUPP,
-            "cq_attr.wc_flags is {:#x} and comp_mask {:#x}; supported are wc_flags {FIELDS:#x} (IBV_WC_STANDARD_FLAGS) and comp_mask {:#x}",
+            "cq_attr.wc_flags is {:#x} and comp_mask {:#x}; supported are wc_flags {FIELDS:#x} (IBV_WC_STANDARD_FLAGS) and comp_mask {KNOWN:#x}",
             init.wc_flags,
-            init.comp_mask,
-            n::IBV_CQ_INIT_ATTR_MASK_FLAGS
+            init.comp_mask
         ));
     }
-    create(context, init.cqe, init.cq_context, Handle::from_ptr(init.channel), init.comp_vector)
+    let parent = match init.comp_mask & n::IBV_CQ_INIT_ATTR_MASK_PD {
+        0 => None,
+        _ => Some(Handle::<Pd>::from_ptr(init.parent_domain).lookup()?),
+    };
+    if parent.is_some_and(|pd| pd.parent.is_none()) {
+        return Err(errno!(
+            INVAL,
+            "cq_attr.parent_domain is a protection domain; pass one by ibv_alloc_parent_domain"
+        ));
+    }
+    create(context, init.cqe, init.cq_context, Handle::from_ptr(init.channel), init.comp_vector, parent)
 }
 
 pub(crate) fn ibv_resize_cq(cq: Handle<Cq>, cqe: i32) -> Answer {
@@ -125,6 +138,7 @@ pub(crate) fn ibv_destroy_cq(cq: Handle<Cq>) -> Answer {
     cq.notified.await_all(cq, "ibv_ack_cq_events");
     cq.events.await_all(cq, "ibv_ack_async_event");
     let body = cq.remove()?;
+    body.parent.into_iter().for_each(|parent| parent.users.leave());
     if let Some(channel) = body.channel {
         channel.users.leave();
         channel.update_c(|seen| seen.refcnt -= 1);

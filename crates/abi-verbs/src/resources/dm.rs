@@ -83,6 +83,9 @@ pub(crate) fn register(
     mr::insert(pd, pd.pd.reg_mr_range(&dm.buf, start..end, access)?, std::ptr::null_mut())
 }
 
+/// Offsets and lengths of copies are multiples of this, as on cards: what a program does here works there.
+const COPY_UNIT: usize = 4;
+
 /// Direction of a copy.
 enum Transfer {
     /// From the program's memory.
@@ -103,6 +106,12 @@ fn copy(dm: Handle<Dm>, at: u64, way: Transfer, len: usize) -> Answer {
     };
     if len == 0 || is_null {
         return if len == 0 { Ok(()) } else { Err(missing("host_addr")) };
+    }
+    if !at.is_multiple_of(COPY_UNIT) || !len.is_multiple_of(COPY_UNIT) {
+        return Err(errno!(
+            INVAL,
+            "dm_offset is {at} and length {len}; cards copy multiples of {COPY_UNIT} bytes to and from their memory: pass such"
+        ));
     }
     match way {
         Transfer::In(from) => {

@@ -8,6 +8,7 @@
 //! | `ah` | address handles |
 //! | `event` | asynchronous events |
 
+pub(crate) mod advice;
 pub(crate) mod ah;
 pub(crate) mod channel;
 pub(crate) mod context;
@@ -15,5 +16,6 @@ pub(crate) mod cq;
 pub(crate) mod dm;
 pub(crate) mod event;
 pub(crate) mod mr;
+pub(crate) mod mw;
 pub(crate) mod pd;
 pub(crate) mod srq;

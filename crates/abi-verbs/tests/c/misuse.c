@@ -140,9 +140,9 @@ static void objects(void)
 	MISTAKE("P_Key 1", CHECK(ibv_query_pkey(context, 1, 1, &pkey)));
 	MISTAKE("register nothing", CHECK(!ibv_reg_mr(pd, NULL, 1, 0)));
 	MISTAKE("register with an unknown flag", CHECK(!(ibv_reg_mr)(pd, memory, 1, 1 << 10)));
-	MISTAKE("register on demand", CHECK(!(ibv_reg_mr)(pd, memory, 1, IBV_ACCESS_ON_DEMAND)));
+	MISTAKE("register all memory at an address", CHECK(!(ibv_reg_mr)(pd, memory, SIZE_MAX, IBV_ACCESS_ON_DEMAND)));
 	MISTAKE("register without local write", CHECK(!(ibv_reg_mr)(pd, memory, 1, IBV_ACCESS_REMOTE_WRITE)));
-	MISTAKE("register at another address", CHECK(!(ibv_reg_mr_iova)(pd, memory, 1, 4096, 0)));
+	MISTAKE("register at another address", CHECK(!(ibv_reg_mr_iova)(pd, memory, 16, UINT64_MAX - 3, 0)));
 	MISTAKE("deregister nothing", CHECK(ibv_dereg_mr(NULL)));
 	MISTAKE("deregister something else", CHECK(ibv_dereg_mr((struct ibv_mr *)pd)));
 	CHECK(!ibv_dereg_mr(mr));
@@ -172,7 +172,7 @@ static void objects(void)
 	MISTAKE("modify nothing of a shared receive queue", CHECK(ibv_modify_srq(srq, &srq_attr, 0)));
 	MISTAKE("address handle without a GID", CHECK(!ibv_create_ah(pd, &ah_attr)));
 	MISTAKE("address of no datagram", CHECK(ibv_init_ah_from_wc(context, 1, &wc, &grh, &ah_attr)));
-	MISTAKE("memory window", CHECK(!ibv_alloc_mw(pd, IBV_MW_TYPE_1)));
+	MISTAKE("memory window", CHECK(!ibv_alloc_mw(pd, 3)));
 	MISTAKE("multicast", CHECK(ibv_attach_mcast(NULL, &gid, 0)));
 	MISTAKE("no device memory", CHECK(!ibv_alloc_dm(context, &dm_attr)));
 	CHECK(!ibv_destroy_srq(srq) && !ibv_destroy_cq(cq) && !ibv_destroy_comp_channel(channel));
@@ -246,7 +246,7 @@ static void requests(void)
 	while (!ibv_poll_cq(a->cq, 1, &wc))
 		;
 	wr.send_flags = 0;
-	wr.opcode = IBV_WR_BIND_MW;
+	wr.opcode = IBV_WR_TSO;
 	MISTAKE("unknown operation", CHECK(ibv_post_send(a->qp, &wr, &bad)));
 	wr.opcode = IBV_WR_SEND;
 	wr.num_sge = -1;

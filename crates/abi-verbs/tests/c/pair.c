@@ -138,14 +138,16 @@ static void nic_memory(struct ibv_context *context, struct ibv_pd *pd)
 {
 	struct ibv_alloc_dm_attr attr = { .length = 100 };
 	struct ibv_dm *dm = ibv_alloc_dm(context, &attr);
-	char back[5];
+	char back[8];
 
 	if (!dm) {
 		CHECK(errno == EOPNOTSUPP);
 		return;
 	}
-	CHECK(!ibv_memcpy_to_dm(dm, 95, "bytes", 5) && !ibv_memcpy_from_dm(back, dm, 95, 5) && !memcmp(back, "bytes", 5));
-	CHECK(ibv_memcpy_to_dm(dm, 96, "bytes", 5) == EINVAL && ibv_memcpy_from_dm(NULL, dm, 0, 1) == EINVAL);
+	CHECK(!ibv_memcpy_to_dm(dm, 92, "8 bytes!", 8) && !ibv_memcpy_from_dm(back, dm, 92, 8) && !memcmp(back, "8 bytes!", 8));
+	CHECK(ibv_memcpy_to_dm(dm, 96, "8 bytes!", 8) == EINVAL && ibv_memcpy_from_dm(NULL, dm, 0, 4) == EINVAL);
+	/* Cards copy multiples of 4 bytes. */
+	CHECK(ibv_memcpy_to_dm(dm, 1, back, 4) == EINVAL && ibv_memcpy_from_dm(back, dm, 0, 3) == EINVAL);
 	CHECK(!ibv_reg_dm_mr(pd, dm, 0, 100, IBV_ACCESS_LOCAL_WRITE) && errno == EINVAL);
 	struct ibv_mr *mr = ibv_reg_dm_mr(pd, dm, 10, 90, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE);
 	CHECK(mr && mr->length == 90 && !ibv_dereg_mr(mr) && !ibv_free_dm(dm) && ibv_free_dm(dm) == EINVAL);

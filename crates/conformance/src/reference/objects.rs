@@ -18,7 +18,7 @@ use verbs::provider::{
 };
 use verbs::{
     Access, AsyncEvent, AtomicCap, Buf, Data, Device, DeviceAttr, DmAccess, Error, Firmware, MemoryKind,
-    QpState, RecvWr, Result, SendFlags, SendOp, SendWr, SrqInit, Wc, WriteOrder,
+    QpState, RecvWr, RegionCap, Result, SendFlags, SendOp, SendWr, SrqInit, Wc, WriteOrder,
 };
 
 const NIC_MEMORY: u64 = 4 << 20;
@@ -55,6 +55,7 @@ pub(super) fn device(world: &Arc<World>, index: usize) -> Device {
         dm_access: world.dm_access,
         write_notify: true,
         split_receives: false,
+        regions: RegionCap { on_demand: true, any_address: true, rereg: true, max_mw: 0 },
         maps_peers: false,
         link_rate: None,
         port_addrs: Vec::new(),
@@ -151,17 +152,21 @@ struct PdObject {
 
 impl PdOps for PdObject {
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
+        let base = if buf.kind() == MemoryKind::Nic { 0 } else { buf.addr() };
+        self.reg_mr_at(buf, base, access)
+    }
+
+    fn reg_mr_at(&self, buf: &Buf, base: u64, access: Access) -> Result<Box<dyn MrOps>> {
         let mut state = self.world.lock();
         let (is_nic, owner) = (buf.kind() == MemoryKind::Nic, Arc::downgrade(&buf.owner()));
         let owned = |m: &NicMemory| m.device == self.device && m.owner.ptr_eq(&owner);
         if is_nic && !state.nic_memory.iter().any(owned) {
             return Err(Error::Foreign { what: "the NIC memory" });
         }
-        let base = if is_nic { 0 } else { buf.addr() };
         let key = state.number();
         let region = Region { domain: self.number, buf: buf.clone(), base, access, invalidated: false };
         state.regions.insert(key, region);
-        Ok(Box::new(MrObject { world: self.world.clone(), key, base }))
+        Ok(Box::new(MrObject { world: self.world.clone(), device: self.device, key, base }))
     }
 
     fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {
@@ -216,6 +221,7 @@ impl PdOps for PdObject {
 
 struct MrObject {
     world: Arc<World>,
+    device: usize,
     key: u32,
     base: u64,
 }
@@ -231,6 +237,21 @@ impl MrOps for MrObject {
 
     fn addr(&self) -> u64 {
         self.base
+    }
+
+    fn rereg(&mut self, pd: &Arc<dyn PdOps>, buf: Option<&Buf>, access: Access) -> Result<()> {
+        let pd: Arc<PdObject> = downcast(pd.clone(), "the protection domain")?;
+        if pd.device != self.device {
+            return Err(Error::Foreign { what: "the protection domain" });
+        }
+        let mut state = self.world.lock();
+        let region = state.regions.get_mut(&self.key).expect("this region");
+        (region.domain, region.access, region.invalidated) = (pd.number, access, false);
+        if let Some(buf) = buf {
+            self.base = if buf.kind() == MemoryKind::Nic { 0 } else { buf.addr() };
+            (region.buf, region.base) = (buf.clone(), self.base);
+        }
+        Ok(())
     }
 
     fn dereg(self: Box<Self>) -> Result<()> {
@@ -416,6 +437,9 @@ impl QpOps for QpObject {
 }
 
 fn check_send(wr: &SendWr<'_>) -> Result<()> {
+    if wr.op.is_of_window() {
+        return Err(verbs::provider::no_windows("the reference NIC"));
+    }
     let fetches = matches!(wr.op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. });
     if fetches && matches!(wr.data, Data::Inline(_)) {
         return Err(Error::Invalid("inline data with an operation that returns data".into()));

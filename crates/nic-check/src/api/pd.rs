@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use host::Lock;
-use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast};
-use verbs::{Access, Buf, Result, SrqInit};
+use verbs::provider::{CqOps, MrOps, MwOps, PdOps, QpOps, QpParts, SrqOps, downcast};
+use verbs::{Access, Buf, MwKind, Result, SrqInit};
 
 use crate::api::cq::CheckCq;
 use crate::api::qp::CheckQp;
@@ -37,8 +37,16 @@ impl PdOps for CheckPd {
         Ok(self.registered(self.below.reg_mr(buf, access)?, access, Some(buf)))
     }
 
+    fn reg_mr_at(&self, buf: &Buf, addr: u64, access: Access) -> Result<Box<dyn MrOps>> {
+        Ok(self.registered(self.below.reg_mr_at(buf, addr, access)?, access, Some(buf)))
+    }
+
     fn reg_all(&self, access: Access) -> Result<Box<dyn MrOps>> {
         Ok(self.registered(self.below.reg_all(access)?, access, None))
+    }
+
+    fn alloc_mw(&self, kind: MwKind) -> Result<Box<dyn MwOps>> {
+        self.below.alloc_mw(kind)
     }
 
     fn create_qp(&self, parts: &QpParts) -> Result<Arc<dyn QpOps>> {
@@ -123,6 +131,23 @@ impl MrOps for CheckMr {
 
     fn addr(&self) -> u64 {
         self.below.as_ref().map_or(0, |below| below.addr())
+    }
+
+    /// The region that was ends, and another one with the same keys begins.
+    fn rereg(&mut self, pd: &Arc<dyn PdOps>, buf: Option<&Buf>, access: Access) -> Result<()> {
+        let pd: Arc<CheckPd> = downcast(pd.clone(), "the protection domain")?;
+        let Some(below) = &mut self.below else { return Ok(()) };
+        below.rereg(&pd.below, buf, access)?;
+        let keys = (below.lkey(), below.rkey());
+        let region = Arc::new(Region::new(keys, below.addr(), access, buf.or(self.region.buf())));
+        self.shared.regions.end(&self.region);
+        self.shared.regions.add(&region);
+        self.region = region;
+        Ok(())
+    }
+
+    fn has_windows(&self) -> bool {
+        self.below.as_ref().is_some_and(|below| below.has_windows())
     }
 
     fn dereg(mut self: Box<Self>) -> Result<()> {

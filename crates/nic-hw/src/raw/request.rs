@@ -26,6 +26,13 @@ fn list(sges: &[Sge]) -> *mut ibv_sge {
     sges.as_ptr().cast::<ibv_sge>().cast_mut()
 }
 
+/// The operands of a request that binds no memory window.
+const NO_BINDING: ibv_wr_bind_mw = ibv_wr_bind_mw {
+    mw: null_mut(),
+    rkey: 0,
+    bind_info: ibv_mw_bind_info { mr: null_mut(), addr: 0, length: 0, mw_access_flags: 0 },
+};
+
 /// A request in C's layout; `piece` is its inline data.
 #[inline]
 pub(super) fn request(wr: &SendWr<'_>, piece: *mut ibv_sge) -> ibv_send_wr {
@@ -44,7 +51,7 @@ pub(super) fn request(wr: &SendWr<'_>, piece: *mut ibv_sge) -> ibv_send_wr {
         imm_data,
         wr: operands,
         qp_type: 0,
-        bind_mw: [0; 6],
+        bind_mw: NO_BINDING,
     }
 }
 
@@ -68,6 +75,8 @@ fn operation(op: SendOp) -> (u32, u32, ibv_wr) {
             (n::IBV_WR_ATOMIC_CMP_AND_SWP, 0, atomic(remote, compare, swap))
         }
         SendOp::FetchAdd { remote, add } => (n::IBV_WR_ATOMIC_FETCH_AND_ADD, 0, atomic(remote, add, 0)),
+        // Refused before.
+        SendOp::BindMw(_) | SendOp::LocalInv(_) => (n::IBV_WR_SEND, 0, rdma(none)),
     }
 }
 

@@ -42,6 +42,7 @@ pub(crate) fn explain(queues: &QpQueues, end: &EndReason, failed: Option<(u64, W
         EndReason::Local(_, WcStatus::RemAccessErr) => {
             "the remote address and the length wrap around the end of memory; check both".into()
         }
+        EndReason::Local(_, WcStatus::MwBindErr) => refusal::WINDOW.into(),
         EndReason::Local(_, status) => format!("the request cannot be carried out: {status:?}"),
         EndReason::FirstMessageTimeout => "the peer connected but did not send its first message in time".into(),
         EndReason::Overrun => {
@@ -61,7 +62,9 @@ fn refused_by_peer(code: TerminateCode, request: Option<(SendOp, u32)>) -> Strin
         SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } => {
             (Some(remote), "IBV_ACCESS_REMOTE_ATOMIC")
         }
-        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => (None, ""),
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) | SendOp::BindMw(_) | SendOp::LocalInv(_) => {
+            (None, "")
+        }
     };
     let advice = match code {
         TerminateCode::STAG_INVALID | TerminateCode::TAGGED_STAG_INVALID => {

@@ -8,15 +8,16 @@
 //! Deregistering invalidates the tag and then passes through the locks that were held since the last deregistration:
 //! afterwards no thread that saw the tag still uses it.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
 use iwarp::rx::AccessError;
-use verbs::{Access, Error, Sge};
+use verbs::{Access, Error, MwBind, MwKind, SendOp, Sge};
 
 use nic_util::refusal::{Refused, RegionEntry};
 use nic_util::sg_list::SgList;
 use nic_util::sync::unpoisoned;
+use nic_util::windows::{ANY_QP, WindowTable, Windows, allows_window};
 
 /// Maximum number of memory regions of a device.
 pub(crate) const MR_MAX: usize = 1 << 16;
@@ -36,6 +37,24 @@ struct Entry {
     len: AtomicU64,
     /// The address of the first byte in this process.
     at: AtomicU64,
+    /// For a memory window: the queue pair that may use it, or [`ANY_QP`].
+    owner: AtomicU64,
+    /// Changes with each binding of a memory window.
+    version: AtomicU64,
+}
+
+/// Marks the access rights of a memory window.
+const WINDOW: u32 = 1 << 8;
+
+impl Entry {
+    /// Writes everything but the key, which must not be valid.
+    fn describe(&self, pd: u32, (at, len): (u64, u64), base: u64, access: Access) {
+        self.pd.store(pd, Ordering::Relaxed);
+        self.access.store(access.bits().into(), Ordering::Relaxed);
+        self.base.store(base, Ordering::Relaxed);
+        self.len.store(len, Ordering::Relaxed);
+        self.at.store(at, Ordering::Relaxed);
+    }
 }
 
 /// 16 random bits from the kernel.
@@ -86,12 +105,13 @@ impl UsedEntries {
 pub(crate) struct RegionTable {
     chunks: Vec<OnceLock<Box<[Entry]>>>,
     numbers: Mutex<UsedEntries>,
+    pub(crate) windows: Windows,
 }
 
 impl RegionTable {
     pub(crate) fn new() -> Self {
         let chunks = (0..MR_MAX / CHUNK).map(|_| OnceLock::new()).collect();
-        Self { chunks, numbers: Mutex::new(UsedEntries::new()) }
+        Self { chunks, numbers: Mutex::new(UsedEntries::new()), windows: Windows::default() }
     }
 
     #[inline]
@@ -117,8 +137,8 @@ impl RegionTable {
         if entry.pd.load(Ordering::Relaxed) != pd {
             return Err(AccessError::NotAssociated);
         }
-        let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
-        if !access.contains(need) {
+        let access = entry.access.load(Ordering::Relaxed);
+        if access & WINDOW != 0 || !Access::from_bits_truncate(access as u8).contains(need) {
             return Err(AccessError::Access);
         }
         let offset = addr.wrapping_sub(entry.base.load(Ordering::Relaxed));
@@ -129,21 +149,67 @@ impl RegionTable {
         Ok((entry.at.load(Ordering::Relaxed) + offset) as *mut u8)
     }
 
-    /// Whether a peer may invalidate this tag.
-    pub(crate) fn may_invalidate(&self, key: u32, pd: u32) -> Result<(), AccessError> {
+    /// As [`Self::find`], for a memory window and the queue pair `qp`. Windows change while connections use the table, so the
+    /// values count only if the window has not changed meanwhile.
+    #[cold]
+    fn find_window(
+        &self,
+        key: u32,
+        (pd, qp): (u32, u64),
+        need: Access,
+        addr: u64,
+        len: u64,
+    ) -> Result<*mut u8, AccessError> {
+        let entry = self.entry(key).ok_or(AccessError::Invalid)?;
+        let version = entry.version.load(Ordering::Acquire);
+        let (access, owner) = (entry.access.load(Ordering::Relaxed), entry.owner.load(Ordering::Relaxed));
+        let is_own = entry.pd.load(Ordering::Relaxed) == pd && (owner == ANY_QP || owner == qp);
+        let offset = addr.wrapping_sub(entry.base.load(Ordering::Relaxed));
+        let (size, at) = (entry.len.load(Ordering::Relaxed), entry.at.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let stood =
+            entry.version.load(Ordering::Acquire) == version && entry.key.load(Ordering::Acquire) == key;
+        if !stood {
+            return Err(AccessError::Invalid);
+        }
+        if access & WINDOW == 0 || !Access::from_bits_truncate(access as u8).contains(need) {
+            return Err(AccessError::Access);
+        }
+        if !is_own {
+            return Err(AccessError::NotAssociated);
+        }
+        if offset > size || len > size - offset {
+            return Err(AccessError::Bounds);
+        }
+        Ok((at + offset) as *mut u8)
+    }
+
+    /// Whether the peer of queue pair `qp` may invalidate this tag.
+    pub(crate) fn may_invalidate(&self, key: u32, (pd, qp): (u32, u64)) -> Result<(), AccessError> {
         match self.find(key, pd, Access::empty(), 0, 0) {
             Ok(_) | Err(AccessError::Bounds) => Ok(()),
+            Err(AccessError::Access) if self.is_window_of(key, qp) => Ok(()),
+            Err(AccessError::Access) => Err(AccessError::NotAssociated),
             Err(why) => Err(why),
         }
     }
 
-    /// Makes a tag invalid, as a send with invalidate does; false if it was not valid in that domain.
+    /// Whether this is the tag of a memory window that only queue pair `qp` may use.
+    fn is_window_of(&self, key: u32, qp: u64) -> bool {
+        self.entry(key).is_some_and(|entry| {
+            entry.access.load(Ordering::Relaxed) & WINDOW != 0 && entry.owner.load(Ordering::Relaxed) == qp
+        })
+    }
+
+    /// Makes a tag invalid, as a send with invalidate to queue pair `qp` does; false if it was not valid in that domain, or is
+    /// of a memory window that the queue pair may not invalidate.
     ///
     /// Other connections that saw the tag as valid finish their current piece. That is allowed here, unlike in
     /// deregistering, after which the memory may be freed.
-    pub(crate) fn invalidate(&self, key: u32, pd: u32) -> bool {
+    pub(crate) fn invalidate(&self, key: u32, (pd, qp): (u32, u64)) -> bool {
         self.entry(key).is_some_and(|entry| {
             key != 0
+                && (entry.access.load(Ordering::Relaxed) & WINDOW == 0 || self.is_window_of(key, qp))
                 && entry.pd.load(Ordering::Relaxed) == pd
                 && entry.key.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         })
@@ -161,6 +227,43 @@ impl RegionTable {
     pub(crate) fn clear_tag(&self, key: u32) {
         if let Some(entry) = self.entry(key) {
             entry.key.store(0, Ordering::Release);
+        }
+    }
+
+    /// Writes another region to the entry of a tag that was cleared and that no thread can be using any more; the tag is
+    /// valid again.
+    pub(crate) fn refill(&self, key: u32, pd: u32, place: (u64, u64), base: u64, access: Access) {
+        if let Some(entry) = self.entry(key) {
+            entry.describe(pd, place, base, access);
+            entry.key.store(key, Ordering::Release);
+        }
+    }
+
+    /// Takes an entry for a memory window in this domain, which is not bound; returns its first tag.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    pub(crate) fn add_window(&self, pd: u32, kind: MwKind) -> Result<u32, Error> {
+        let index = self.take()?;
+        self.chunks[index / CHUNK].get_or_init(new_chunk);
+        let key = loop {
+            // The lower eight bits are the program's, and no tag is 0 or all ones.
+            let low = random().inspect_err(|_| unpoisoned(&self.numbers).free(index))?;
+            if !matches!(low >> 8, 0 | 0xff) {
+                break (index as u32) << 16 | u32::from(low);
+            }
+        };
+        self.windows.add(key, pd, kind);
+        Ok(key)
+    }
+
+    /// Carries out a request that changes a memory window; false if it is not allowed.
+    #[cold]
+    pub(crate) fn change_window(&self, (pd, qp): (u32, u64), op: SendOp) -> bool {
+        match op {
+            SendOp::BindMw(bind) => self.windows.bind(self, pd, qp, &bind),
+            SendOp::LocalInv(key) => self.windows.may_invalidate(key, pd) && self.invalidate(key, (pd, qp)),
+            _ => false,
         }
     }
 
@@ -188,13 +291,9 @@ impl RegionTable {
         base: u64,
         access: Access,
     ) -> Result<u32, Error> {
-        let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Entry::default()).collect());
+        let chunk = self.chunks[index / CHUNK].get_or_init(new_chunk);
         let entry = &chunk[index % CHUNK];
-        entry.pd.store(pd, Ordering::Relaxed);
-        entry.access.store(access.bits().into(), Ordering::Relaxed);
-        entry.base.store(base, Ordering::Relaxed);
-        entry.len.store(len, Ordering::Relaxed);
-        entry.at.store(at, Ordering::Relaxed);
+        entry.describe(pd, (at, len), base, access);
         let key = loop {
             let low = u32::from(random()?);
             // Neither 0, the value of a cleared tag, nor all ones, nor the entry's previous tag.
@@ -209,11 +308,56 @@ impl RegionTable {
     }
 }
 
-/// The regions in the view of one protection domain.
+fn new_chunk() -> Box<[Entry]> {
+    (0..CHUNK).map(|_| Entry::default()).collect()
+}
+
+/// A part of a region, for a memory window: its address for requests, its length, and its address in this process.
+pub(crate) struct WindowPart {
+    base: u64,
+    len: u64,
+    at: u64,
+}
+
+impl WindowTable for RegionTable {
+    type Part = WindowPart;
+
+    fn part(&self, pd: u32, bind: &MwBind) -> Option<WindowPart> {
+        let at = self.find(bind.lkey, pd, Access::BIND, bind.addr, bind.len).ok()?;
+        let entry = self.entry(bind.lkey)?;
+        let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
+        // A region of all memory has no end that its owner would keep mapped.
+        let is_buffer = entry.len.load(Ordering::Relaxed) != u64::MAX;
+        let part = WindowPart { base: bind.addr, len: bind.len, at: at.addr() as u64 };
+        (is_buffer && allows_window(access, bind.access)).then_some(part)
+    }
+
+    fn is_valid(&self, rkey: u32) -> bool {
+        rkey != 0 && self.entry(rkey).is_some_and(|entry| entry.key.load(Ordering::Acquire) == rkey)
+    }
+
+    fn unbind(&self, rkey: u32) {
+        self.clear_tag(rkey);
+    }
+
+    fn bind(&self, rkey: u32, pd: u32, owner: u64, part: WindowPart, access: Access) {
+        let Some(entry) = self.entry(rkey) else { return };
+        entry.version.fetch_add(1, Ordering::AcqRel);
+        fence(Ordering::Release);
+        entry.describe(pd, (part.at, part.len), part.base, access);
+        entry.access.fetch_or(WINDOW, Ordering::Relaxed);
+        entry.owner.store(owner, Ordering::Relaxed);
+        entry.key.store(rkey, Ordering::Release);
+    }
+}
+
+/// The regions in the view of one queue pair.
 #[derive(Clone, Copy)]
 pub(crate) struct Domain<'a> {
     pub(crate) regions: &'a RegionTable,
     pub(crate) pd: u32,
+    /// The queue pair, as the owner of memory windows.
+    pub(crate) qp: u64,
 }
 
 impl Domain<'_> {
@@ -240,7 +384,13 @@ impl Domain<'_> {
     /// The address of `[addr, addr + len)` of a region, if domain, rights and bounds allow the access.
     #[inline]
     pub(crate) fn find(&self, key: u32, need: Access, addr: u64, len: u64) -> Result<*mut u8, AccessError> {
-        self.regions.find(key, self.pd, need, addr, len)
+        match self.regions.find(key, self.pd, need, addr, len) {
+            // Perhaps a memory window, which only peers use.
+            Err(AccessError::Access) if Access::REMOTE.contains(need) && !need.is_empty() => {
+                self.regions.find_window(key, (self.pd, self.qp), need, addr, len)
+            }
+            found => found,
+        }
     }
 
     /// A range that the peer names, as a list, if key, rights and bounds allow the access.
@@ -275,12 +425,12 @@ impl Domain<'_> {
 
     /// Whether a peer may invalidate this tag.
     pub(crate) fn may_invalidate(&self, key: u32) -> Result<(), AccessError> {
-        self.regions.may_invalidate(key, self.pd)
+        self.regions.may_invalidate(key, (self.pd, self.qp))
     }
 
     /// See [`RegionTable::invalidate`].
     pub(crate) fn invalidate(&self, key: u32) -> bool {
-        self.regions.invalidate(key, self.pd)
+        self.regions.invalidate(key, (self.pd, self.qp))
     }
 }
 
@@ -320,10 +470,10 @@ mod tests {
     fn invalidated_tag_is_rejected() {
         let table = RegionTable::new();
         let (_buf, key) = insert_region(&table, Access::ALL);
-        assert_eq!(table.may_invalidate(key, 7), Ok(()));
-        assert_eq!(table.may_invalidate(key, 8), Err(AccessError::NotAssociated));
-        assert!(!table.invalidate(key, 8), "another domain's");
-        assert!(table.invalidate(key, 7) && !table.invalidate(key, 7), "once");
+        assert_eq!(table.may_invalidate(key, (7, 1)), Ok(()));
+        assert_eq!(table.may_invalidate(key, (8, 1)), Err(AccessError::NotAssociated));
+        assert!(!table.invalidate(key, (8, 1)), "another domain's");
+        assert!(table.invalidate(key, (7, 1)) && !table.invalidate(key, (7, 1)), "once");
         assert_eq!(table.find(key, 7, Access::empty(), 1000, 1), Err(AccessError::Invalid));
     }
 

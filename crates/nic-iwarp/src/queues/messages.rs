@@ -83,6 +83,8 @@ pub(crate) fn split_into_messages(number: u64, request: &SendRequest) -> [Option
             [last(atomic(remote, swap)), None]
         }
         SendOp::FetchAdd { remote, add } => [last(atomic(remote, AtomicOp::FetchAdd { add, mask: 0 })), None],
+        // It has been carried out; a zero-length write, which changes nothing, completes it in order.
+        SendOp::BindMw(_) | SendOp::LocalInv(_) => [last(OpKind::Write { stag: 1, to: 0, len: 0 }), None],
     }
 }
 

@@ -155,7 +155,7 @@ impl QpQueues {
     /// The memory that its requests and its peer may use.
     #[inline]
     pub(crate) fn domain(&self) -> Domain<'_> {
-        Domain { regions: &self.shared.regions, pd: self.pd }
+        Domain { regions: &self.shared.regions, pd: self.pd, qp: self.num.into() }
     }
 
     /// Total capacity of its own send and receive queues.

@@ -24,6 +24,7 @@ pub(crate) fn peer_effect(op: &SendOp) -> PeerEffect {
         SendOp::Write(remote) => PeerEffect::Write { stag: remote.rkey, to: remote.addr },
         SendOp::WriteImm(remote, _) => PeerEffect::WriteAndSend { stag: remote.rkey, to: remote.addr },
         SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => PeerEffect::Send,
+        SendOp::BindMw(_) | SendOp::LocalInv(_) => PeerEffect::Write { stag: 1, to: 0 },
         SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => PeerEffect::Fetch,
     }
 }

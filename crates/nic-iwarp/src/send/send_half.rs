@@ -266,6 +266,7 @@ impl SendHalf {
         }
         let request = *queue.get(number);
         let verdict = check_local(&queue, queues.domain(), number, &request)
+            .and_then(|()| change_window(queues, request.op))
             .and_then(|()| self.begin(cx.machine, queues, &queue, &request));
         match verdict {
             Ok(()) => self.markers.on_begun(&request, queues.is_signaled(request.flags)),
@@ -647,6 +648,16 @@ fn end_for(machine: &mut Connection, inaccessible: Inaccessible) -> EndReason {
 
 /// The meaning of an FPDU whose payload cannot be read.
 #[cold]
+/// Carries out a request that changes a memory window.
+#[inline]
+fn change_window(queues: &QpQueues, op: SendOp) -> Result<(), WcStatus> {
+    let domain = queues.domain();
+    match op.is_of_window() && !domain.regions.change_window((domain.pd, domain.qp), op) {
+        true => Err(WcStatus::MwBindErr),
+        false => Ok(()),
+    }
+}
+
 fn inaccessible(fpdu: &Fpdu) -> Inaccessible {
     match fpdu.payload {
         Payload::Op { id, .. } => Inaccessible::Local(request_of(id)),

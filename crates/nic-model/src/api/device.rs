@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use host::{EventCount, Host, Rate};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, downcast};
-use verbs::{AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Error, Result, WriteOrder};
+use verbs::{AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Error, RegionCap, Result, WriteOrder};
 
 use super::domain::DomainObject;
 use super::manager::CmObject;
@@ -53,6 +53,7 @@ pub(crate) fn attr_of(config: &Config, node: usize) -> DeviceAttr {
         dm_access: if p.nic_memory.size_mib > 0.0 { DmAccess::Coherent } else { DmAccess::None },
         write_notify: false,
         split_receives: false,
+        regions: RegionCap::default(),
         maps_peers: false,
         link_rate: Some(Rate(p.link.rate_mbps * 1e6)),
         ports: rails.len() as u8,

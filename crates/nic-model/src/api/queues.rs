@@ -121,6 +121,9 @@ impl QpOps for QpObject {
         if atomic && self.opened.attr.atomic_cap == AtomicCap::None {
             return self.opened.unsupported("atomics");
         }
+        if wr.op.is_of_window() {
+            return Err(verbs::provider::no_windows(&self.opened.name));
+        }
         self.opened.net.lock().check_send(self.key, wr)?;
         let calls = &self.opened.calls;
         let (sges, bytes) = match wr.data {

@@ -224,6 +224,8 @@ impl Responder {
                 taken.is_some_and(|t| protection.own_extents(t.domain, &t.sges, range, need, out))
             }
             SendOp::Read(_) => true,
+            // No card of a model has windows.
+            SendOp::BindMw(_) | SendOp::LocalInv(_) => false,
         }
     }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use host::world::Node;
 use host::{EventCount, Host, Rate, Span, Wake};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, ProgramOps, QpOps, QpParts};
-use verbs::{Access, AtomicCap, Buf, Device, DeviceAttr, DmAccess, Error, Firmware, Result, WriteOrder};
+use verbs::{
+    Access, AtomicCap, Buf, Device, DeviceAttr, DmAccess, Error, Firmware, RegionCap, Result, WriteOrder,
+};
 
 use super::cards::Fabric;
 use super::recorder::CAP;
@@ -87,6 +89,7 @@ fn attr_of(config: &Config, node: &Node) -> DeviceAttr {
         dm_access: DmAccess::None,
         write_notify: false,
         split_receives: false,
+        regions: RegionCap::default(),
         maps_peers: false,
         link_rate: Some(Rate(config.machine.params.router.link_mbps * 1e6)),
         ports: 1,

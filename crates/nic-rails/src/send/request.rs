@@ -140,6 +140,8 @@ pub(crate) fn consumes_receive(op: SendOp) -> bool {
 pub(crate) fn remote_of(op: SendOp) -> Option<RemoteAddr> {
     match op {
         SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => None,
+        // Refused when they are posted.
+        SendOp::BindMw(_) | SendOp::LocalInv(_) => None,
         SendOp::Write(remote) | SendOp::WriteImm(remote, _) | SendOp::Read(remote) => Some(remote),
         SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } => Some(remote),
     }
@@ -167,7 +169,7 @@ pub(crate) fn lane_op(op: SendOp, lane: usize, keys: Option<&LaneKeys>, at: u64)
     let key = keys.map_or(0, |keys| keys[lane]);
     let on_lane = |remote: RemoteAddr| RemoteAddr { rkey: key, ..remote }.offset(at);
     match op {
-        SendOp::Send | SendOp::SendImm(_) => op,
+        SendOp::Send | SendOp::SendImm(_) | SendOp::BindMw(_) | SendOp::LocalInv(_) => op,
         SendOp::SendInv(_) => SendOp::SendInv(key),
         SendOp::Write(remote) => SendOp::Write(on_lane(remote)),
         SendOp::WriteImm(remote, imm) => SendOp::WriteImm(on_lane(remote), imm),

@@ -112,6 +112,9 @@ impl SendHalf {
 
     /// Checks the limits of a request; returns its length.
     pub(crate) fn check(&self, shared: &DeviceShared, wr: &SendWr<'_>) -> Result<u64> {
+        if wr.op.is_of_window() {
+            return Err(verbs::provider::no_windows("rails"));
+        }
         let len = match wr.data {
             Data::Inline(bytes) => {
                 Error::check_limit("bytes of inline data", bytes.len() as u64, self.cap.max_inline.into())?;

@@ -25,7 +25,7 @@ use nic_util::sync::guard::Busy;
 use nic_util::sync::ready::{MEMBERS, ReadySet};
 
 /// Must change with every change of this file.
-pub(crate) const VERSION: u32 = 8;
+pub(crate) const VERSION: u32 = 9;
 
 pub(crate) const MR_MAX: usize = 65_536;
 pub(crate) const QP_MAX: usize = MEMBERS;
@@ -88,6 +88,8 @@ pub(crate) struct MrEntry {
     pub(crate) place: AtomicU64,
     /// A number that only this registration has; 0 while the key is not valid.
     pub(crate) stamp: AtomicU64,
+    /// For a memory window: the queue pair of the owner that may use it, or 0 for all of the domain.
+    pub(crate) window_owner: AtomicU64,
 }
 
 /// The kind of memory of a region.
@@ -98,6 +100,8 @@ pub(crate) mod region_kind {
     pub(crate) const NIC: u32 = 1;
     /// All of the owner's private memory.
     pub(crate) const ALL: u32 = 2;
+    /// A memory window: this bit, and the kind of the region that it is bound to.
+    pub(crate) const WINDOW: u32 = 1 << 8;
 }
 
 /// The shared part of a queue pair.
@@ -158,8 +162,8 @@ pub(crate) struct ServiceWords {
     /// A number of [`service_op`].
     pub(crate) kind: AtomicU32,
     pub(crate) len: AtomicU64,
-    /// The address in the owner's process, which the owner checks against `key`.
-    pub(crate) place: AtomicU64,
+    /// The address as requests use it, which the owner checks against `key`.
+    pub(crate) addr: AtomicU64,
     pub(crate) key: AtomicU32,
     /// 0: done; 1: refused.
     pub(crate) refused: AtomicU32,

@@ -11,12 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use verbs::Access;
+use verbs::{Access, MwBind};
 
 use crate::memory::layout::{MR_MAX, MrEntry, region_kind};
 use crate::memory::segment::{FileId, MappedSegment};
 use nic_util::refusal::{Refused, RegionEntry};
 use nic_util::sync::unpoisoned;
+use nic_util::windows::{ANY_QP, allows_window};
 
 /// The location of checked memory.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +99,7 @@ impl ProtectionTable {
             entry.addr.store(region.addr, Ordering::Relaxed);
             entry.len.store(region.len, Ordering::Relaxed);
             entry.place.store(region.place, Ordering::Relaxed);
+            entry.window_owner.store(region.window_owner, Ordering::Relaxed);
             entry.stamp.store(region.stamp, Ordering::Release);
             entry.key.store(key, Ordering::Release);
         }
@@ -126,11 +128,74 @@ impl ProtectionTable {
             return None;
         }
         let at = entry.place.load(Ordering::Relaxed).wrapping_add(offset);
-        Some(match entry.kind.load(Ordering::Relaxed) {
-            region_kind::HOST => Location::Private(at),
-            region_kind::NIC => Location::Nic(at),
-            _ => Location::Anywhere(at),
-        })
+        location(entry.kind.load(Ordering::Relaxed), at)
+    }
+
+    /// As [`Self::check`], for a peer's request that the owner's queue pair `qp` is to answer: it may use the
+    /// key of a memory window, too.
+    #[inline]
+    pub(crate) fn check_remote(
+        &self,
+        key: u32,
+        (pd, qp): (u32, u64),
+        need: Access,
+        addr: u64,
+        len: u64,
+    ) -> Option<Location> {
+        self.check(key, pd, need, addr, len).or_else(|| self.check_window(key, (pd, qp), need, addr, len))
+    }
+
+    /// The location of a range of a memory window. Windows change while peers use the table, so the values
+    /// count only if the window has not changed meanwhile.
+    #[cold]
+    fn check_window(
+        &self,
+        key: u32,
+        (pd, qp): (u32, u64),
+        need: Access,
+        addr: u64,
+        len: u64,
+    ) -> Option<Location> {
+        let (shown, entry) = self.entries(key)?;
+        let stamp = shown.stamp.load(Ordering::Acquire);
+        let kind = entry.kind.load(Ordering::Relaxed);
+        let owner = entry.window_owner.load(Ordering::Relaxed);
+        let is_own = entry.pd.load(Ordering::Relaxed) == pd && (owner == ANY_QP || owner == qp);
+        let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
+        let offset = addr.wrapping_sub(entry.addr.load(Ordering::Relaxed));
+        let size = entry.len.load(Ordering::Relaxed);
+        let place = entry.place.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let stamps = [&shown.stamp, &entry.stamp];
+        let stood = stamp != 0
+            && stamps.iter().all(|s| s.load(Ordering::Acquire) == stamp)
+            && shown.key.load(Ordering::Acquire) == key;
+        let is_allowed = Access::REMOTE.contains(need) && !need.is_empty() && access.contains(need);
+        let is_inside = offset <= size && len <= size - offset;
+        let is_window = kind & region_kind::WINDOW != 0;
+        if !(stood && is_window && is_own && is_allowed && is_inside) {
+            return None;
+        }
+        location(kind & !region_kind::WINDOW, place.wrapping_add(offset))
+    }
+
+    /// Whether this key is valid.
+    pub(crate) fn is_valid(&self, key: u32) -> bool {
+        self.entries(key).is_some()
+    }
+
+    /// The part of a region of this process that a memory window is to give access to: its kind, and the place
+    /// of its first byte. `None` if key, domain, rights or range do not allow a window.
+    pub(crate) fn part(&self, pd: u32, bind: &MwBind) -> Option<(u32, u64)> {
+        let (_, entry) = self.entries(bind.lkey)?;
+        let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
+        let kind = entry.kind.load(Ordering::Relaxed);
+        let is_kind = matches!(kind, region_kind::HOST | region_kind::NIC);
+        let location = self.check(bind.lkey, pd, Access::BIND, bind.addr, bind.len)?;
+        let place = match location {
+            Location::Nic(at) | Location::Private(at) | Location::Anywhere(at) => at,
+        };
+        (is_kind && allows_window(access, bind.access)).then_some((kind, place))
     }
 
     /// Says why [`Self::check`] does not allow an access.
@@ -182,10 +247,13 @@ impl ProtectionTable {
         Some(&chunk[usize::from(index) % CHUNK])
     }
 
-    /// Invalidates a key, as a send with invalidate does; false if it was not valid in that domain.
-    pub(crate) fn invalidate(&self, key: u32, pd: u32) -> bool {
+    /// Invalidates a key, as a send with invalidate to queue pair `qp` does; false if it was not valid in that
+    /// domain, or is of a memory window that the queue pair may not invalidate.
+    pub(crate) fn invalidate(&self, key: u32, (pd, qp): (u32, u64)) -> bool {
         self.entries(key).is_some_and(|(shown, entry)| {
+            let is_window = entry.kind.load(Ordering::Relaxed) & region_kind::WINDOW != 0;
             entry.pd.load(Ordering::Relaxed) == pd
+                && (!is_window || entry.window_owner.load(Ordering::Relaxed) == qp)
                 && shown.key.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
                 && shown.stamp.swap(0, Ordering::AcqRel) != 0
         })
@@ -223,6 +291,24 @@ pub(crate) struct Region {
     pub(crate) len: u64,
     pub(crate) place: u64,
     pub(crate) stamp: u64,
+    /// For a memory window; otherwise 0.
+    pub(crate) window_owner: u64,
+}
+
+/// The location of a byte of a region of this kind.
+#[inline]
+fn location(kind: u32, at: u64) -> Option<Location> {
+    match kind {
+        region_kind::HOST => Some(Location::Private(at)),
+        region_kind::NIC => Some(Location::Nic(at)),
+        region_kind::ALL => Some(Location::Anywhere(at)),
+        _ => None,
+    }
+}
+
+/// The number of a queue pair as the owner of a memory window: of a device, no two queue pairs have the same.
+pub(crate) fn window_owner(index: usize, generation: u32) -> u64 {
+    u64::from(generation) << 32 | (index as u64 + 1)
 }
 
 /// A snapshot of a region: `len` bytes at `base`, valid as long as both stamps are unchanged.

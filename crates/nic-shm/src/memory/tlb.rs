@@ -154,14 +154,17 @@ mod tests {
                             (region_kind::HOST, base.addr() as u64, base)
                         }
                     };
-                    table.insert(key, &Region { access, pd: PD, kind, addr, len, place, stamp });
+                    table.insert(
+                        key,
+                        &Region { access, pd: PD, kind, addr, len, place, stamp, window_owner: 0 },
+                    );
                     plain[index] = Some((key, access, addr, len, base));
                 }
                 1 => {
                     table.remove(key);
                     plain[index] = None;
                 }
-                2 if table.invalidate(key, PD) => plain[index] = None,
+                2 if table.invalidate(key, (PD, 1)) => plain[index] = None,
                 3 => {
                     let shown: &MrEntry = segment.map.region(index as u16);
                     let word = [&shown.addr, &shown.len, &shown.place][rng.below(3) as usize];

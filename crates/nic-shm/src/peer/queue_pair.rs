@@ -13,6 +13,7 @@ use crate::memory::layout::{
     cq_offset, qp_offset, recv, srq_offset, state,
 };
 use crate::memory::segment::{MappedSegment, SharedRef, SlotArray};
+use crate::memory::table::window_owner;
 use crate::peer::device::PeerDevice;
 use crate::peer::notify::notify_cq;
 use crate::protocol::wire::Hello;
@@ -28,6 +29,8 @@ pub(crate) struct PeerQp {
     pub(crate) index: usize,
     generation: u32,
     pub(crate) pd: u32,
+    /// Its number as the owner of memory windows.
+    window_owner: u64,
     /// The source of its receives: its own ring...
     pub(crate) recvs: Option<SlotArray>,
     /// ...or a shared receive queue.
@@ -93,6 +96,7 @@ impl PeerQp {
             index,
             generation,
             pd,
+            window_owner: window_owner(index, generation),
             recvs,
             srq,
             comps,
@@ -105,6 +109,12 @@ impl PeerQp {
             is_notifier_registered: AtomicBool::new(false),
             peer,
         })
+    }
+
+    /// Its domain, and its number as the owner of memory windows.
+    #[inline]
+    pub(crate) fn domain(&self) -> (u32, u64) {
+        (self.pd, self.window_owner)
     }
 
     /// How long a message may wait for a receive; `None` without a limit.

@@ -76,9 +76,9 @@ impl ServiceServer {
         let atomic = requested_atomic(words, kind);
         // An atomic always changes 8 bytes, whatever length the peer gives.
         let len = if atomic.is_some() { 8 } else { words.len.load(Ordering::Relaxed) };
-        let (at, key) = (words.place.load(Ordering::Relaxed), words.key.load(Ordering::Relaxed));
+        let (at, key) = (words.addr.load(Ordering::Relaxed), words.key.load(Ordering::Relaxed));
         let table = &connection.device.table;
-        let place = table.check(key, connection.pd, need, at, len)?;
+        let place = table.check_remote(key, connection.domain(), need, at, len)?;
         let at = place.private_address()?;
         if let Some(op) = atomic {
             let old = apply_atomic(place, at, op)?;

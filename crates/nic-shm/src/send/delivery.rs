@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use host::Time;
-use verbs::{Access, WcOpcode, WcStatus};
+use verbs::{Access, RemoteAddr, WcOpcode, WcStatus};
 
 use crate::copy::place::{self, CopyDirection, SgList};
 use crate::memory::layout::{comp, recv};
@@ -129,7 +129,7 @@ impl Delivery {
             return Err(StopReason::Wait);
         }
         let result = result.and_then(|is_inline| match completion.invalidate {
-            Some(key) if !link.peer.table.invalidate(key, link.pd) => {
+            Some(key) if !link.peer.table.invalidate(key, link.domain()) => {
                 Err(StopReason::Fail(WcStatus::RemAccessErr))
             }
             _ => Ok(is_inline),
@@ -244,7 +244,7 @@ fn fill_receive(
         let place = place.ok_or(StopReason::Fail(WcStatus::RemOpErr))?;
         // A piece that was copied before the request had to wait is not copied again.
         if !is_inline && !transfer.service.has_copied(done) {
-            transfer.deliver(link, &local.part(done, len), place, key, done)?;
+            transfer.deliver(link, &local.part(done, len), place, RemoteAddr { addr, rkey: key }, done)?;
         }
         done += len;
     }

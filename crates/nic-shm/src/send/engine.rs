@@ -56,6 +56,10 @@ impl SendEngine {
         if !self.collect(connection, &wr.data, need, &mut local) {
             return Err(StopReason::Fail(WcStatus::LocProtErr));
         }
+        if wr.op.is_of_window() {
+            let is_done = connection.change_window(wr.op);
+            return if is_done { Ok(0) } else { Err(StopReason::Fail(WcStatus::MwBindErr)) };
+        }
         let _inside = link.enter();
         if !link.accepts_operations() {
             return Err(StopReason::Fail(WcStatus::RetryExcErr));
@@ -95,6 +99,8 @@ impl SendEngine {
             SendOp::FetchAdd { remote, add } => {
                 return transfer.atomic(link, &local, remote, AtomicOp::FetchAdd(add));
             }
+            // Carried out above.
+            SendOp::BindMw(_) | SendOp::LocalInv(_) => {}
         }
         Ok(0)
     }

@@ -23,6 +23,7 @@ pub(crate) fn explain(connection: &Connection, wr: &SendWr<'_>, status: WcStatus
         WcStatus::RemInvReqErr => format!("a message of {len} bytes: {}", refusal::SHORT_RECEIVE),
         WcStatus::RemOpErr => refusal::BAD_RECEIVE.into(),
         WcStatus::RnrRetryExcErr => refusal::NO_RECEIVE.into(),
+        WcStatus::MwBindErr => refusal::WINDOW.into(),
         WcStatus::RetryExcErr => {
             "the peer's queue pair or process is gone; check whether it has failed, was destroyed, or ended"
                 .into()
@@ -68,7 +69,9 @@ fn remote(connection: &Connection, wr: &SendWr<'_>, len: u64) -> String {
                  invalidate a key once"
             );
         }
-        SendOp::Send | SendOp::SendImm(_) => return "the peer's receive is not accessible".into(),
+        SendOp::Send | SendOp::SendImm(_) | SendOp::BindMw(_) | SendOp::LocalInv(_) => {
+            return "the peer's receive is not accessible".into();
+        }
     };
     link.peer.table.explain(&Refused { key_name: "rkey", key: rkey, pd: link.pd, need, addr, len })
 }

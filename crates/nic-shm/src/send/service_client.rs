@@ -7,6 +7,8 @@
 
 use std::sync::atomic::Ordering;
 
+use verbs::RemoteAddr;
+
 use crate::copy::atomic::AtomicOp;
 use crate::copy::place::{self, CopyDirection, CopyError, SgList};
 use crate::memory::layout::{ServiceWords, service_op};
@@ -37,9 +39,8 @@ struct CopyJob {
 /// A request to the owner.
 struct ServiceRequest {
     kind: u32,
-    at: u64,
+    remote: RemoteAddr,
     len: u64,
-    key: u32,
     operand: [u64; 2],
 }
 
@@ -59,12 +60,11 @@ impl ServiceClient {
         &mut self,
         link: &PeerQp,
         local: &SgList,
-        at: u64,
-        key: u32,
+        remote: RemoteAddr,
         direction: CopyDirection,
     ) -> Option<Result<(), CopyError>> {
         let kind = if direction == CopyDirection::Out { service_op::WRITE } else { service_op::READ };
-        let result = self.continue_copy(link, local, at, key, kind)?;
+        let result = self.continue_copy(link, local, remote, kind)?;
         self.job = None;
         Some(result)
     }
@@ -74,8 +74,7 @@ impl ServiceClient {
         &mut self,
         link: &PeerQp,
         part: &SgList,
-        at: u64,
-        key: u32,
+        target: RemoteAddr,
         from: u64,
     ) -> Option<Result<(), CopyError>> {
         if let Some(job) = &mut self.job
@@ -83,7 +82,7 @@ impl ServiceClient {
         {
             *job = CopyJob { from, copied_up_to: job.copied_up_to, ..CopyJob::default() };
         }
-        let result = self.continue_copy(link, part, at, key, service_op::DELIVER)?;
+        let result = self.continue_copy(link, part, target, service_op::DELIVER)?;
         if let Some(job) = &mut self.job {
             job.copied_up_to = from + part.total();
         }
@@ -94,8 +93,7 @@ impl ServiceClient {
     pub(crate) fn atomic(
         &mut self,
         link: &PeerQp,
-        at: u64,
-        key: u32,
+        remote: RemoteAddr,
         op: AtomicOp,
     ) -> Option<Result<u64, CopyError>> {
         let words = &link.qp.service.0;
@@ -106,7 +104,7 @@ impl ServiceClient {
                 AtomicOp::FetchAdd(add) => (service_op::FETCH_ADD, [add, 0]),
             };
             job.requested = Some(8);
-            self.send_request(link, &ServiceRequest { kind, at, len: 8, key, operand });
+            self.send_request(link, &ServiceRequest { kind, remote, len: 8, operand });
             return None;
         }
         let result = poll_answer(words)?;
@@ -118,8 +116,7 @@ impl ServiceClient {
         &mut self,
         link: &PeerQp,
         local: &SgList,
-        at: u64,
-        key: u32,
+        remote: RemoteAddr,
         kind: u32,
     ) -> Option<Result<(), CopyError>> {
         let words = &link.qp.service.0;
@@ -152,7 +149,12 @@ impl ServiceClient {
             job.requested = Some(0);
             self.send_request(
                 link,
-                &ServiceRequest { kind: service_op::ALLOC_BOUNCE, at: 0, len: 0, key: 0, operand: [0; 2] },
+                &ServiceRequest {
+                    kind: service_op::ALLOC_BOUNCE,
+                    remote: RemoteAddr::default(),
+                    len: 0,
+                    operand: [0; 2],
+                },
             );
             return None;
         }
@@ -168,17 +170,17 @@ impl ServiceClient {
             }
         }
         job.requested = Some(len);
-        let at = at.wrapping_add(job.done);
-        self.send_request(link, &ServiceRequest { kind, at, len, key, operand: [0; 2] });
+        let remote = remote.offset(job.done);
+        self.send_request(link, &ServiceRequest { kind, remote, len, operand: [0; 2] });
         None
     }
 
     fn send_request(&mut self, link: &PeerQp, request: &ServiceRequest) {
         let words = &link.qp.service.0;
         words.kind.store(request.kind, Ordering::Relaxed);
-        words.place.store(request.at, Ordering::Relaxed);
+        words.addr.store(request.remote.addr, Ordering::Relaxed);
         words.len.store(request.len, Ordering::Relaxed);
-        words.key.store(request.key, Ordering::Relaxed);
+        words.key.store(request.remote.rkey, Ordering::Relaxed);
         words.operand.iter().zip(request.operand).for_each(|(word, v)| word.store(v, Ordering::Relaxed));
         self.requests = self.requests.wrapping_add(1);
         words.turn.store(self.requests.wrapping_mul(2).wrapping_sub(1), Ordering::Release);

@@ -60,21 +60,21 @@ impl Transfer {
             // SAFETY: as in `copy`.
             return Ok(unsafe { place::copy_mapped(local, at, direction) }?);
         }
-        let place = link.peer.table.check(remote.rkey, link.pd, need, remote.addr, len);
+        let place = link.peer.table.check_remote(remote.rkey, link.domain(), need, remote.addr, len);
         let place = place.ok_or(StopReason::Fail(WcStatus::RemAccessErr))?;
         if mapped(link, place, len).is_some() {
             self.remote_tlb.insert(&link.peer.table, remote.rkey);
         }
-        self.copy(link, local, place, remote.rkey, direction)
+        self.copy(link, local, place, remote, direction)
     }
 
-    /// Copies between local memory and a checked location of the peer.
+    /// Copies between local memory and a checked location of the peer, which is that of `remote`.
     fn copy(
         &mut self,
         link: &PeerQp,
         local: &SgList,
         place: Location,
-        key: u32,
+        remote: RemoteAddr,
         direction: CopyDirection,
     ) -> Result<(), StopReason> {
         if let Some(at) = mapped(link, place, local.total()) {
@@ -86,12 +86,12 @@ impl Transfer {
         match (place, link.peer.copy_method) {
             (Location::Private(at) | Location::Anywhere(at), CopyMethod::Kernel { pid })
             | (Location::Anywhere(at), CopyMethod::Direct { pid }) => {
-                let mut remote = SgList::new();
-                remote.push(at as *mut u8, local.total());
-                Ok(place::process_vm_copy(pid, local, &remote, direction)?)
+                let mut target = SgList::new();
+                target.push(at as *mut u8, local.total());
+                Ok(place::process_vm_copy(pid, local, &target, direction)?)
             }
-            (Location::Private(at) | Location::Anywhere(at), CopyMethod::Service) => {
-                match self.service.copy(link, local, at, key, direction) {
+            (Location::Private(_) | Location::Anywhere(_), CopyMethod::Service) => {
+                match self.service.copy(link, local, remote, direction) {
                     Some(result) => Ok(result?),
                     None => Err(StopReason::Wait),
                 }
@@ -101,23 +101,23 @@ impl Transfer {
         }
     }
 
-    /// Copies a part of a message, which begins at `from`, to a checked location of a receive.
+    /// Copies a part of a message, which begins at `from`, to a checked location of a receive, which is that of `target`.
     pub(crate) fn deliver(
         &mut self,
         link: &PeerQp,
         part: &SgList,
         place: Location,
-        key: u32,
+        target: RemoteAddr,
         from: u64,
     ) -> Result<(), StopReason> {
-        if let (Some(at), CopyMethod::Service) = (place.private_address(), link.peer.copy_method) {
-            return match self.service.deliver(link, part, at, key, from) {
+        if let (Some(_), CopyMethod::Service) = (place.private_address(), link.peer.copy_method) {
+            return match self.service.deliver(link, part, target, from) {
                 Some(Err(CopyError::Access)) => Err(StopReason::Fail(WcStatus::RemOpErr)),
                 Some(result) => Ok(result?),
                 None => Err(StopReason::Wait),
             };
         }
-        self.copy(link, part, place, key, CopyDirection::Out).map_err(|stop| match stop {
+        self.copy(link, part, place, target, CopyDirection::Out).map_err(|stop| match stop {
             StopReason::Fail(WcStatus::RemAccessErr) => StopReason::Fail(WcStatus::RemOpErr),
             other => other,
         })
@@ -138,7 +138,8 @@ impl Transfer {
             return Err(StopReason::Fail(WcStatus::RemInvReqErr));
         }
         let refused = || StopReason::Fail(WcStatus::RemAccessErr);
-        let place = link.peer.table.check(remote.rkey, link.pd, Access::REMOTE_ATOMIC, remote.addr, 8);
+        let need = Access::REMOTE_ATOMIC;
+        let place = link.peer.table.check_remote(remote.rkey, link.domain(), need, remote.addr, 8);
         let place = place.ok_or_else(refused)?;
         let at = mapped(link, place, 8).map(<*mut u8>::cast::<u64>);
         if at.is_some_and(|at| !at.is_aligned()) {
@@ -157,8 +158,8 @@ impl Transfer {
                 let _lock = self.lock_atomics(link)?;
                 process_vm_atomic(pid, at, op)?
             }
-            (None, Location::Private(at) | Location::Anywhere(at), CopyMethod::Service) => {
-                self.service.atomic(link, at, remote.rkey, op).ok_or(StopReason::Wait)??
+            (None, Location::Private(_) | Location::Anywhere(_), CopyMethod::Service) => {
+                self.service.atomic(link, remote, op).ok_or(StopReason::Wait)??
             }
             _ => return Err(refused()),
         };

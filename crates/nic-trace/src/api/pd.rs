@@ -5,17 +5,29 @@ use std::sync::Arc;
 use trace::Class;
 use trace::format::Fields;
 use trace::names::Call;
-use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast};
-use verbs::{Access, Buf, RecvWr, Result, SrqInit};
+use verbs::provider::{CqOps, MrOps, MwOps, PdOps, QpOps, QpParts, SrqOps, downcast};
+use verbs::{Access, Buf, MwKind, RecvWr, Result, SrqInit};
 
 use crate::api::cq::TraceCq;
 use crate::api::qp::TraceQp;
 use crate::counters::Kind;
-use crate::shared::{Counted, post_recv, recv_fields};
+use crate::shared::{Counted, Shared, post_recv, recv_fields};
 
 pub(crate) struct TracePd {
     pub(crate) below: Arc<dyn PdOps>,
     pub(crate) counted: Counted,
+}
+
+/// The fields of a registration.
+fn fields(shared: &Shared, below: &dyn MrOps, bytes: u64, access: Access) -> Fields {
+    Fields {
+        remote: below.addr(),
+        local: bytes,
+        key: below.lkey(),
+        other: below.rkey(),
+        extra: shared.text(format_args!("{access:?}")),
+        ..Fields::default()
+    }
 }
 
 impl TracePd {
@@ -26,14 +38,7 @@ impl TracePd {
         make: impl FnOnce() -> Result<Box<dyn MrOps>>,
     ) -> Result<Box<dyn MrOps>> {
         let shared = &self.counted.shared;
-        let below = shared.call(Call::RegMr, 0, make, |below| Fields {
-            remote: below.addr(),
-            local: bytes,
-            key: below.lkey(),
-            other: below.rkey(),
-            extra: shared.text(format_args!("{access:?}")),
-            ..Fields::default()
-        })?;
+        let below = shared.call(Call::RegMr, 0, make, |below| fields(shared, &**below, bytes, access))?;
         shared.counters.change_registered(bytes.cast_signed());
         Ok(Box::new(TraceMr { below: Some(below), bytes, counted: Counted::new(shared, Kind::Mr) }))
     }
@@ -48,8 +53,16 @@ impl PdOps for TracePd {
         self.register(buf.len() as u64, access, || self.below.reg_mr(buf, access))
     }
 
+    fn reg_mr_at(&self, buf: &Buf, addr: u64, access: Access) -> Result<Box<dyn MrOps>> {
+        self.register(buf.len() as u64, access, || self.below.reg_mr_at(buf, addr, access))
+    }
+
     fn reg_all(&self, access: Access) -> Result<Box<dyn MrOps>> {
         self.register(0, access, || self.below.reg_all(access))
+    }
+
+    fn alloc_mw(&self, kind: MwKind) -> Result<Box<dyn MwOps>> {
+        self.below.alloc_mw(kind)
     }
 
     fn create_qp(&self, parts: &QpParts) -> Result<Arc<dyn QpOps>> {
@@ -137,6 +150,28 @@ impl MrOps for TraceMr {
 
     fn addr(&self) -> u64 {
         self.below.as_ref().map_or(0, |below| below.addr())
+    }
+
+    /// A change is recorded as a registration with the same keys.
+    fn rereg(&mut self, pd: &Arc<dyn PdOps>, buf: Option<&Buf>, access: Access) -> Result<()> {
+        let pd: Arc<TracePd> = downcast(pd.clone(), "the protection domain")?;
+        let Some(below) = &mut self.below else { return Ok(()) };
+        let (shared, bytes) = (&self.counted.shared, buf.map_or(self.bytes, |buf| buf.len() as u64));
+        let before = fields(shared, &**below, bytes, access);
+        let remote = buf.map_or(before.remote, Buf::addr);
+        shared.call(
+            Call::RegMr,
+            0,
+            || below.rereg(&pd.below, buf, access),
+            |()| Fields { remote, ..before },
+        )?;
+        shared.counters.change_registered(bytes.wrapping_sub(self.bytes).cast_signed());
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    fn has_windows(&self) -> bool {
+        self.below.as_ref().is_some_and(|below| below.has_windows())
     }
 
     fn dereg(mut self: Box<Self>) -> Result<()> {

@@ -19,4 +19,4 @@ pub use crate::memory::DmOps;
 pub use crate::numbers::Numbers;
 pub use connections::{BoundAddrOps, CmEvent, CmOps, ConnectRequest, ListenerOps, RequestOps, apply_screen};
 pub use device::{DeviceOps, ProgramOps};
-pub use queues::{CompChannelOps, CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast};
+pub use queues::{CompChannelOps, CqOps, MrOps, MwOps, PdOps, QpOps, QpParts, SrqOps, downcast, no_windows};

@@ -8,6 +8,7 @@ use host::{Span, Wake};
 
 use crate::access::Access;
 use crate::attr::{QpCap, SrqInit};
+use crate::binding::MwKind;
 use crate::error::{Error, Result};
 use crate::memory::Buf;
 use crate::qp_state::QpState;
@@ -18,10 +19,18 @@ use crate::wr::{RecvWr, RemoteAddr, SendWr};
 pub trait PdOps: Any + Send + Sync {
     /// Registers all of `buf`.
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>>;
+    /// See [`crate::Pd::reg_mr_at`].
+    fn reg_mr_at(&self, _buf: &Buf, _addr: u64, _access: Access) -> Result<Box<dyn MrOps>> {
+        Err(unsupported("the device", "regions at other addresses than those of their memory"))
+    }
     /// See [`crate::Pd::reg_all`], whose contract the caller fulfils; `access` is within
     /// [`crate::DeviceAttr::implicit_mr`]. The region's address is 0.
     fn reg_all(&self, _access: Access) -> Result<Box<dyn MrOps>> {
         Err(unsupported("the device", "regions of all memory"))
+    }
+    /// See [`crate::Pd::alloc_mw`].
+    fn alloc_mw(&self, _kind: MwKind) -> Result<Box<dyn MwOps>> {
+        Err(no_windows("the device"))
     }
     /// See [`crate::Pd::create_qp`].
     fn create_qp(&self, parts: &QpParts) -> Result<Arc<dyn QpOps>>;
@@ -31,7 +40,8 @@ pub trait PdOps: Any + Send + Sync {
     }
 }
 
-/// A memory region; dropping it deregisters. Its keys and its address never change: they are queried once.
+/// A memory region; dropping it deregisters. Its keys never change, and its address only by [`MrOps::rereg`]: they are
+/// queried once.
 pub trait MrOps: Any + Send + Sync {
     /// See [`crate::Mr::lkey`].
     fn lkey(&self) -> u32;
@@ -39,8 +49,23 @@ pub trait MrOps: Any + Send + Sync {
     fn rkey(&self) -> u32;
     /// See [`crate::Mr::addr`].
     fn addr(&self) -> u64;
+    /// See [`crate::Pd::rereg_mr`]. Without a buffer, memory and address stay; with one, the address becomes the buffer's own. The
+    /// domain may be another device's.
+    fn rereg(&mut self, _pd: &Arc<dyn PdOps>, _buf: Option<&Buf>, _access: Access) -> Result<()> {
+        Err(unsupported("the device", "regions that change"))
+    }
+    /// See [`crate::Mr::has_windows`].
+    fn has_windows(&self) -> bool {
+        false
+    }
     /// See [`crate::Mr::dereg`].
     fn dereg(self: Box<Self>) -> Result<()>;
+}
+
+/// A memory window; dropping it ends all access by it.
+pub trait MwOps: Any + Send + Sync {
+    /// See [`crate::Mw::rkey`].
+    fn rkey(&self) -> u32;
 }
 
 /// A completion queue.
@@ -169,6 +194,12 @@ pub fn downcast<T: Any + Send + Sync>(
     what: &'static str,
 ) -> Result<Arc<T>> {
     object.downcast().map_err(|_| Error::Foreign { what })
+}
+
+/// The error of a request that only devices with memory windows carry out, for a NIC without any.
+#[cold]
+pub fn no_windows(device: &str) -> Error {
+    unsupported(device, "memory windows")
 }
 
 pub(crate) fn unsupported(device: &str, what: &'static str) -> Error {
