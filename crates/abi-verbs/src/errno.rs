@@ -88,7 +88,7 @@ impl Errno {
             return;
         }
         let reason = log::take_reason(self.0);
-        if matches!(self.0, libc::EAGAIN | libc::EINPROGRESS) && reason.is_none() {
+        if matches!(self.0, libc::EAGAIN | libc::EINPROGRESS | libc::EAFNOSUPPORT) && reason.is_none() {
             return;
         }
         let (name, meaning) = self.text();

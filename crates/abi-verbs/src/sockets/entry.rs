@@ -1,12 +1,13 @@
 //! [`Entry`], a program's socket, and the table of all sockets by their numbers.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use ffi::{Out, SockAddr};
 use rsocket::{Error, Port, Service, Socket};
+use rustix::io::fcntl_dupfd_cloexec;
 use verbs::CmFailure;
 
 use crate::answer::Answer;
@@ -15,6 +16,8 @@ use crate::errno::{Errno, errno};
 /// A socket of a program.
 pub(crate) struct Entry {
     pub(crate) socket: Arc<Socket>,
+    /// The descriptor whose number is the socket's.
+    number: OwnedFd,
     /// A number that no other socket has had.
     pub(crate) id: u64,
     /// `O_NONBLOCK` and other flags of `F_SETFL`.
@@ -46,11 +49,17 @@ pub(crate) struct Options {
 }
 
 impl Entry {
-    /// A program's view of a socket.
-    pub(crate) fn new(socket: Arc<Socket>, is_v6: bool, flags: i32, options: Options) -> Self {
+    /// A program's view of a socket. Its number is new, even if the socket is older: librspreload.so keeps a descriptor of its own for
+    /// each socket, opened just before, and some of its versions find that one again only if its number is the lower one.
+    ///
+    /// # Errors
+    /// `EMFILE` if no descriptor is available.
+    pub(crate) fn new(socket: Arc<Socket>, is_v6: bool, flags: i32, options: Options) -> Answer<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self {
+        let number = fcntl_dupfd_cloexec(socket.fd(), 0)?;
+        Ok(Self {
             socket,
+            number,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             flags: AtomicI32::new(flags),
             fd_flags: AtomicI32::new(0),
@@ -59,7 +68,7 @@ impl Entry {
             options: Mutex::new(options),
             is_connect_reported: AtomicBool::new(false),
             is_error_reported: AtomicBool::new(false),
-        }
+        })
     }
 
     pub(crate) fn is_nonblocking(&self) -> bool {
@@ -126,7 +135,7 @@ fn no_socket(fd: RawFd) -> Errno {
 /// # Errors
 /// `EMFILE` for a number beyond those of the table.
 pub(crate) fn insert(entry: Entry) -> Answer<RawFd> {
-    let fd = entry.socket.fd().as_raw_fd();
+    let fd = entry.number.as_raw_fd();
     let page = usize::try_from(fd).ok().and_then(|fd| TABLE.get(fd / PAGE)).ok_or(Errno(libc::EMFILE))?;
     let page = page.get_or_init(|| (0..PAGE).map(|_| RwLock::default()).collect());
     let slot = &page[fd as usize % PAGE];

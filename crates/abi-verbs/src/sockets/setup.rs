@@ -28,7 +28,8 @@ pub(crate) fn rsocket(domain: i32, kind: i32, protocol: i32) -> Answer<isize> {
         return Err(Errno::AGAIN);
     }
     if domain != libc::AF_INET && domain != libc::AF_INET6 {
-        return Err(not_supported("domain", domain, "pass AF_INET or AF_INET6"));
+        // librspreload.so passes those of every socket of the process first.
+        return Err(Errno(libc::EAFNOSUPPORT));
     }
     if kind & KIND != libc::SOCK_STREAM {
         return Err(not_supported("type", kind & KIND, "pass SOCK_STREAM"));
@@ -38,7 +39,7 @@ pub(crate) fn rsocket(domain: i32, kind: i32, protocol: i32) -> Answer<isize> {
     }
     register_exit();
     let socket = Arc::new(Socket::new(Config::default())?);
-    let entry = Entry::new(socket, domain == libc::AF_INET6, kind & libc::SOCK_NONBLOCK, Options::default());
+    let entry = Entry::new(socket, domain == libc::AF_INET6, kind & libc::SOCK_NONBLOCK, Options::default())?;
     if kind & libc::SOCK_CLOEXEC != 0 {
         entry.fd_flags.store(libc::FD_CLOEXEC, Ordering::Relaxed);
     }
@@ -104,7 +105,7 @@ pub(crate) fn raccept(
         step(fd, &mut asleep, interrupt, waiting, |listener| {
             let Some(socket) = listener.socket.accept()? else { return Ok(None) };
             let flags = listener.flags.load(Ordering::Relaxed);
-            let entry = Entry::new(socket, listener.is_v6, flags, *lock(&listener.options));
+            let entry = Entry::new(socket, listener.is_v6, flags, *lock(&listener.options))?;
             entry.is_connect_reported.store(true, Ordering::Relaxed);
             if addr.is_some() && addrlen.is_some()
                 && let Some(peer) = entry.socket.peer_addr()
