@@ -35,6 +35,6 @@ pub use config::{Carrier, Config};
 pub use error::{Error, Result};
 pub use service::{Port, Service};
 pub use sleepers::Sleep;
-pub use socket::Socket;
+pub use socket::{Phase, Socket};
 pub use stream::Stream;
 pub use wire::{ConnData, RemoteBuf};

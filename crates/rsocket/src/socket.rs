@@ -32,6 +32,24 @@ pub(crate) struct Ends {
     pub(crate) peer: Option<SocketAddr>,
 }
 
+/// What a socket is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing yet, or nothing more.
+    Idle,
+    /// It listens.
+    Listening {
+        /// Whether a connection waits to be taken.
+        can_accept: bool,
+    },
+    /// It connects.
+    Connecting,
+    /// It has a [`Stream`], which may have ended.
+    Connected,
+    /// Its last attempt to connect has failed.
+    Failed,
+}
+
 /// The state of a socket. A failed one can connect again.
 pub(crate) enum State {
     Idle,
@@ -121,19 +139,15 @@ impl Socket {
         }
     }
 
-    /// Whether it listens.
-    pub fn is_listening(&self) -> bool {
-        matches!(&*lock(&self.state), State::Listening(_))
-    }
-
-    /// Whether it connects, and has not been connected yet.
-    pub fn is_connecting(&self) -> bool {
-        self.stream().is_none() && matches!(&*lock(&self.state), State::Connecting(_))
-    }
-
-    /// Whether its last attempt to connect has failed.
-    pub fn has_failed(&self) -> bool {
-        self.stream().is_none() && matches!(&*lock(&self.state), State::Failed(_))
+    /// What it is doing.
+    pub fn phase(&self) -> Phase {
+        match &*lock(&self.state) {
+            State::Idle | State::Closed => Phase::Idle,
+            State::Listening(queue) => Phase::Listening { can_accept: !queue.accepted.is_empty() },
+            State::Connecting(_) => Phase::Connecting,
+            State::Connected => Phase::Connected,
+            State::Failed(_) => Phase::Failed,
+        }
     }
 
     /// Checks that it can begin to connect or to listen, and lets `begin` do so.
@@ -234,11 +248,6 @@ impl Socket {
             self.sleepers.set_ready(!queue.accepted.is_empty());
         }
         Ok(taken)
-    }
-
-    /// Whether a connection waits to be taken.
-    pub fn can_accept(&self) -> bool {
-        matches!(&*lock(&self.state), State::Listening(queue) if !queue.accepted.is_empty())
     }
 
     /// Prepares a sleep until something changes; see [`Stream::arm`].

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use common::{DEVICES, Host, pattern, recv, recv_all, send, stream, wait};
-use rsocket::{Config, Error, Socket};
+use rsocket::{Config, Error, Phase, Socket};
 
 /// Goal: every byte arrives once and in order, in both directions at the same time, whatever the sizes of calls and buffers.
 #[test]
@@ -139,7 +139,7 @@ fn connections_without_listener_are_refused() {
         host.service.connect(&late, None, host.port.addr()).expect("it begins");
         let refused = wait(&late, || late.connection().map(|stream| stream.map(drop)));
         assert!(matches!(refused, Err(Error::Unconnected(_) | Error::Rejected)), "{device:?}: {refused:?}");
-        assert!(late.has_failed());
+        assert_eq!(late.phase(), Phase::Failed);
         send(&client, b"still").expect("sent");
         assert_eq!(recv(&server, &mut [0; 9]).expect("received"), 5, "{device:?}");
     }

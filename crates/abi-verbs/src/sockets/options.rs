@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use ffi::{In, Out, lock};
-use rsocket::Error;
+use rsocket::{Error, Phase};
 
 use crate::answer::Answer;
 use crate::errno::{Errno, errno, missing};
@@ -84,7 +84,9 @@ pub(crate) fn rgetsockopt(fd: i32, level: i32, name: i32, value: Out<u8>, len: O
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => pending_error(&entry),
             (libc::SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
-            (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => entry.socket.is_listening().into(),
+            (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
+                matches!(entry.socket.phase(), Phase::Listening { .. }).into()
+            }
             (libc::SOL_SOCKET, libc::SO_SNDBUF) => config.send_buffer as i32,
             (libc::SOL_SOCKET, libc::SO_RCVBUF) => config.recv_buffer as i32,
             (libc::SOL_SOCKET, libc::SO_BROADCAST | libc::SO_PRIORITY) => 0,
@@ -117,7 +119,7 @@ fn pending_error(entry: &Entry) -> i32 {
     let error = match entry.socket.stream() {
         Some(stream) if stream.is_broken() => Error::Reset,
         Some(_) => return 0,
-        None if entry.socket.has_failed() => match entry.socket.connection() {
+        None if entry.socket.phase() == Phase::Failed => match entry.socket.connection() {
             Err(why) => why,
             Ok(_) => return 0,
         },

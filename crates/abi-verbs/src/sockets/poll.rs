@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ffi::Out;
 use host::{Span, Time};
-use rsocket::{Config, Sleep};
+use rsocket::{Config, Phase, Sleep};
 
 use crate::answer::Answer;
 use crate::errno::{Errno, errno, missing};
@@ -46,17 +46,13 @@ fn poll(fds: &mut [libc::pollfd], limit_ms: i32) -> Answer<usize> {
 /// What is ready of the events that a program wants of a socket.
 fn ready(entry: &Entry, wanted: i16) -> Answer<i16> {
     let (readable, writable) = (libc::POLLIN | libc::POLLRDNORM, libc::POLLOUT | libc::POLLWRNORM);
-    let Some(stream) = entry.socket.stream() else {
-        return Ok(if entry.socket.is_listening() {
-            if entry.socket.can_accept() { wanted & readable } else { 0 }
-        } else if entry.socket.is_connecting() {
-            0
-        } else if entry.socket.has_failed() {
-            wanted & (readable | writable) | libc::POLLERR | libc::POLLHUP
-        } else {
-            // Neither connected nor listening, as TCP has it.
-            wanted & writable | libc::POLLHUP
-        });
+    let stream = match (entry.socket.phase(), entry.socket.stream()) {
+        (Phase::Connected, Some(stream)) => stream,
+        (Phase::Listening { can_accept: true }, _) => return Ok(wanted & readable),
+        (Phase::Listening { .. } | Phase::Connecting, _) => return Ok(0),
+        (Phase::Failed, _) => return Ok(wanted & (readable | writable) | libc::POLLERR | libc::POLLHUP),
+        // Neither connected nor listening, as TCP has it.
+        _ => return Ok(wanted & writable | libc::POLLHUP),
     };
     stream.poll()?;
     let mut found = 0;

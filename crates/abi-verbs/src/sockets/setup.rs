@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ffi::{BadAddress, Out, SockAddr, lock};
 use host::Span;
-use rsocket::{Config, Socket};
+use rsocket::{Config, Phase, Socket};
 
 use crate::answer::{Answer, Step};
 use crate::errno::{Errno, errno, missing};
@@ -88,7 +88,7 @@ pub(crate) fn rbind(fd: i32, addr: SockAddr, _addrlen: u32) -> Answer {
 
 pub(crate) fn rlisten(fd: i32, backlog: i32) -> Answer {
     let entry = entry::lookup(fd)?;
-    if entry.socket.is_listening() {
+    if matches!(entry.socket.phase(), Phase::Listening { .. }) {
         return Ok(());
     }
     devices::listen(&entry, usize::try_from(backlog).unwrap_or(0))
@@ -154,7 +154,7 @@ fn begin(entry: &Entry, addr: SockAddr) -> Answer<bool> {
         let why = "the socket is connected already; connect a new one";
         return if was_known { Err(Errno(libc::EISCONN).because(format_args!("{why}"))) } else { Ok(false) };
     }
-    if entry.socket.is_connecting() {
+    if entry.socket.phase() == Phase::Connecting {
         // A blocking call waits for the attempt that has begun.
         return if entry.is_nonblocking() { Err(Errno(libc::EALREADY)) } else { Ok(true) };
     }
