@@ -137,7 +137,9 @@ fn exports(functions: &[Function], private: &[(&str, &str)]) -> String {
         let symbol = symbol(name, node, is_old);
         let list: Vec<String> = arguments.iter().map(|(name, kind)| format!("{name}: {kind}")).collect();
         let how = match *answer {
-            "errno" | "minus" | "waits" | "completes" | "long" | "steps" | "numbers" | "void" => (*answer).to_owned(),
+            "errno" | "minus" | "waits" | "completes" | "long" | "steps" | "numbers" | "void" => {
+                (*answer).to_owned()
+            }
             kind if kind.ends_with('*') => format!("pointer {}", returned(kind)),
             kind => format!("value {}", plain(kind)),
         };

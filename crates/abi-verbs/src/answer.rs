@@ -128,7 +128,7 @@ pub(crate) fn fd_to_wait_for(fd: &OwnedFd) -> Answer<Option<RawFd>> {
 pub(crate) enum Step {
     /// Return this.
     Done(isize),
-    /// Sleep until one of these descriptors is readable; -1 stands for none.
+    /// Sleep until a descriptor of these is readable; -1 is no descriptor.
     Sleep([RawFd; 2]),
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn steps(call: &str, mut look: impl FnMut(Option<Errno>) -> Answer<St
     }
 }
 
-/// Sleeps until a descriptor is readable; those that are negative are ignored.
+/// Sleeps until a descriptor is readable; negative ones are ignored.
 fn sleep(fds: [RawFd; 2]) -> Answer {
     let mut fds = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     // SAFETY: two entries of the array. Test: `sockets_in_c_behave_as_those_of_tcp` in tests/sockets.rs.

@@ -25,17 +25,17 @@ fn sockets_in_c_behave_as_those_of_tcp() {
 #[test]
 fn rstream_checks_what_it_receives() {
     for device in DEVICES {
-        for options in ["-S 64 -C 200 -T v", "-S 1000003 -C 5 -T v", "-S 4097 -C 50 -T v -T a", "-S 100000 -C 20 -T n -T v"] {
+        for options in [
+            "-S 64 -C 200 -T v",
+            "-S 1000003 -C 5 -T v",
+            "-S 4097 -C 50 -T v -T a",
+            "-S 100000 -C 20 -T n -T v",
+        ] {
             if !has("rstream", "rdmacm-utils") {
                 return;
             }
             let names = Names::new();
-            let said = ends(
-                &names,
-                device,
-                ["rstream"; 2],
-                [options, &format!("{options} -s 127.0.0.1")],
-            );
+            let said = ends(&names, device, ["rstream"; 2], [options, &format!("{options} -s 127.0.0.1")]);
             for said in said {
                 assert!(said.contains("custom") && !said.contains("failed"), "{device}, {options}: {said}");
             }
@@ -51,12 +51,8 @@ fn riostream_writes_mapped_memory() {
     }
     for device in DEVICES {
         let options = "-S 5000 -C 5 -I 3 -T v";
-        let said = ends(
-            &Names::new(),
-            device,
-            ["riostream"; 2],
-            [options, &format!("{options} -s 127.0.0.1")],
-        );
+        let said =
+            ends(&Names::new(), device, ["riostream"; 2], [options, &format!("{options} -s 127.0.0.1")]);
         assert!(said.iter().all(|said| said.contains("custom")), "{device}: {said:?}");
     }
 }

@@ -24,10 +24,12 @@ impl Stream {
             if is_writable { Access::LOCAL_WRITE | Access::REMOTE_WRITE } else { Access::LOCAL_WRITE };
         let mut sender = lock(&self.sender);
         let mut all = lock(&self.mappings);
-        let mut free = (0..self.peer.iomap_size).filter(|index| all.iter().all(|known| known.index != Some(*index)));
+        let mut free =
+            (0..self.peer.iomap_size).filter(|index| all.iter().all(|known| known.index != Some(*index)));
         let index = if is_writable { Some(free.next().ok_or(Error::NoIoMapEntry)?) } else { None };
         let mr = self.link.qp.pd().reg_mr(memory, access)?;
         all.push(OwnMapping { mr, offset, index, is_announced: index.is_none() });
+        sender.has_unannounced = true;
         self.announce_mappings(&mut sender, &mut all).map(drop)
     }
 

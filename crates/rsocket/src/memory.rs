@@ -31,7 +31,8 @@ impl Memory {
     pub(crate) fn new(pd: &Pd, config: &Config, carrier: Carrier, receives: u32) -> Result<Self> {
         let device = pd.device();
         let writable = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        let table = TABLE_ENTRIES as usize * RemoteBuf::BYTES + usize::from(config.iomap_size) * IoMapping::BYTES;
+        let table =
+            TABLE_ENTRIES as usize * RemoteBuf::BYTES + usize::from(config.iomap_size) * IoMapping::BYTES;
         let messages = match carrier {
             Carrier::Immediate => None,
             Carrier::Send => {
@@ -59,7 +60,7 @@ impl Memory {
     }
 }
 
-/// Memory that the peer's processor reaches at once, if the device has such memory and some is left; else private memory.
+/// NIC memory, if the peer can map it and enough is left; else private memory.
 fn alloc(device: &Device, len: usize) -> Result<Buf> {
     if device.attr().maps_peers
         && let Ok(memory) = device.alloc_dm(len)

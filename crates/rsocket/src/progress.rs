@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use verbs::{Data, RemoteAddr, Wc};
 
-use crate::memory::MESSAGE_BYTES;
 use crate::link::{CONTROLS_MAX, Counters, Flags, Link};
+use crate::memory::MESSAGE_BYTES;
 use crate::wire::{ConnData, Message, RemoteBuf};
 
 /// Completions that are taken in one poll.
@@ -34,11 +34,7 @@ impl SendId {
     }
 
     fn from_wr_id(wr_id: u64) -> Self {
-        Self {
-            requests: (wr_id >> 32) as u8,
-            is_control: wr_id & CONTROL_BIT != 0,
-            ring_bytes: wr_id as u32,
-        }
+        Self { requests: (wr_id >> 32) as u8, is_control: wr_id & CONTROL_BIT != 0, ring_bytes: wr_id as u32 }
     }
 }
 
@@ -51,14 +47,14 @@ pub(crate) struct Progress {
     pub(crate) violation: Option<String>,
     /// Data messages that have arrived, modulo 2^16.
     messages: u16,
-    /// Those of them that were known to the peer when it got its last credits.
+    /// The value of `messages` when the peer got its last credits.
     announced: u16,
     /// Halves of the receive ring that were granted after the first.
     halves: u64,
 }
 
 impl Progress {
-    /// Takes all completions, posts receives for those that were used, and grants what is due.
+    /// Takes all completions, replaces the receives that were used, and grants buffers and credits that are due.
     ///
     /// # Errors
     /// As [`verbs::Cq::poll`] and [`verbs::Qp::post_recv`].
@@ -173,7 +169,8 @@ impl Progress {
         let offset = self.halves % 2 * half;
         let granted = RemoteBuf { addr: mr.addr().wrapping_add(offset), key: mr.rkey(), length: half as u32 };
         let bytes = granted.encode(peer.big_endian);
-        let to = RemoteAddr { addr: peer.table.addr, rkey: peer.table.key }.offset(entry * RemoteBuf::BYTES as u64);
+        let to = RemoteAddr { addr: peer.table.addr, rkey: peer.table.key }
+            .offset(entry * RemoteBuf::BYTES as u64);
         counters.granted.fetch_add(half, Ordering::Relaxed);
         let requests = link.requests_per_message();
         counters.control_posted.fetch_add(requests, Ordering::Relaxed);

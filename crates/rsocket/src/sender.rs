@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use verbs::{Data, RemoteAddr, SendFlags, SendOp, SendWr};
 
 use crate::error::Result;
+use crate::link::{CONTROLS_MAX, Counters, Link};
 use crate::memory::{TABLE_ENTRIES, fill};
 use crate::progress::SendId;
-use crate::link::{CONTROLS_MAX, Counters, Link};
 use crate::wire::{Message, RemoteBuf};
 
 /// The first piece of a long call, so that the peer begins early; each further one is twice as long.
@@ -33,12 +33,22 @@ pub(crate) struct Sender {
     next_entry: u32,
     /// The version of the table in which that entry was empty.
     version_seen: u32,
+    /// Whether there are I/O mappings that the peer does not know.
+    pub(crate) has_unannounced: bool,
 }
 
 impl Sender {
     /// A direction that begins with this buffer of the peer.
     pub(crate) fn new(target: RemoteBuf) -> Self {
-        Self { filled: 0, posted: 0, messages: 0, target, next_entry: 1, version_seen: 0 }
+        Self {
+            filled: 0,
+            posted: 0,
+            messages: 0,
+            target,
+            next_entry: 1,
+            version_seen: 0,
+            has_unannounced: false,
+        }
     }
 
     /// Requests for data that have been posted.
@@ -124,7 +134,9 @@ impl Sender {
         let len = rest.len().min(longest).min(free).min(self.target.length as usize);
         let piece = &rest[..len];
         let to = RemoteAddr { addr: self.target.addr, rkey: self.target.key };
-        self.post(link, link.requests_per_message(), piece, |id, data| link.post_write(id, data, to, Message::Data(len as u32)))?;
+        self.post(link, link.requests_per_message(), piece, |id, data| {
+            link.post_write(id, data, to, Message::Data(len as u32))
+        })?;
         self.messages = self.messages.wrapping_add(1);
         self.target.addr = self.target.addr.wrapping_add(len as u64);
         self.target.length -= len as u32;

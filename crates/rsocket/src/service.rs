@@ -208,9 +208,8 @@ impl Inner {
         };
         let registry = lock(&self.registry);
         let exact = registry.listeners.iter().find(|(at, known)| *at == local && known.strong_count() > 0);
-        let listener = exact.or_else(|| {
-            registry.listeners.iter().find(|(at, known)| is_it(at) && known.strong_count() > 0)
-        });
+        let listener = exact
+            .or_else(|| registry.listeners.iter().find(|(at, known)| is_it(at) && known.strong_count() > 0));
         let listener = listener.and_then(|(_, socket)| socket.upgrade());
         drop(registry);
         let Some(listener) = listener.filter(|listener| listener.has_room()) else { return };

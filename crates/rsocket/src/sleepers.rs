@@ -18,7 +18,7 @@ pub(crate) struct Sleepers {
 struct Counts {
     /// Threads between `enter` and `leave`.
     asleep: u32,
-    /// Those that slept at the last wake-up and have not left yet.
+    /// Threads that slept at the last wake-up and have not left yet.
     woken: u32,
     /// The number of wake-ups.
     wakes: u64,

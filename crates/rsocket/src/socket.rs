@@ -88,7 +88,7 @@ impl Socket {
         })
     }
 
-    /// The sizes: those of its connection, or else those that the next one gets.
+    /// The sizes of its connection, or else of the next one.
     pub fn config(&self) -> Config {
         self.stream().map_or_else(|| *lock(&self.config), |stream| *stream.config())
     }

@@ -3,7 +3,7 @@
 //!
 //! A receiver exposes its ring in two halves. The sender writes behind its last bytes, by RDMA; each write carries a message with its
 //! length. When the program has taken all bytes of a half, the receiver writes that half's address into the sender's table, with a
-//! message that also grants credits: so many data messages find a receive. Control messages need none; receives in reserve take them.
+//! message that also grants credits, the number of data messages that find a receive. Control messages need none; receives in reserve take them.
 //!
 //! | lock | protects |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `receiver` | the order of the bytes that this end takes |
 //! | `progress` | completions, receives, and the grants to the peer; held briefly, and taken after either of the others |
 //!
-//! What one of them needs of another is in [`crate::link::Counters`].
+//! Values that two of them use are in [`crate::link::Counters`].
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
@@ -103,8 +103,10 @@ impl Stream {
 
     /// Announces mappings that the peer does not know; returns whether it knows all now.
     pub(crate) fn announce_pending(&self, sender: &mut Sender) -> Result<bool> {
-        let mut all = lock(&self.mappings);
-        all.is_empty().then_some(Ok(true)).unwrap_or_else(|| self.announce_mappings(sender, &mut all))
+        if !sender.has_unannounced {
+            return Ok(true);
+        }
+        self.announce_mappings(sender, &mut lock(&self.mappings))
     }
 
     pub(crate) fn announce_mappings(&self, sender: &mut Sender, all: &mut [OwnMapping]) -> Result<bool> {
@@ -120,6 +122,7 @@ impl Stream {
             }
             mapping.is_announced = true;
         }
+        sender.has_unannounced = false;
         Ok(true)
     }
 
@@ -318,7 +321,9 @@ impl Stream {
 
     /// Announces the end of a direction, or of both.
     fn announce(&self, message: Message) -> Result<()> {
-        if message == Message::Disconnect && self.counters.set(Flags::DISCONNECTING).contains(Flags::DISCONNECTING) {
+        if message == Message::Disconnect
+            && self.counters.set(Flags::DISCONNECTING).contains(Flags::DISCONNECTING)
+        {
             return Ok(());
         }
         if self.counters.flags().intersects(Flags::PEER_GONE | Flags::BROKEN) {

@@ -131,7 +131,10 @@ impl ConnData {
         let entry = |at: usize| RemoteBuf::decode_be(std::array::from_fn(|byte| bytes[at + byte]));
         let (table, buffer) = (entry(8), entry(24));
         if table.length < 2 {
-            return Err(format!("its table of receive buffers has {} entries, but 2 are needed", table.length));
+            return Err(format!(
+                "its table of receive buffers has {} entries, but 2 are needed",
+                table.length
+            ));
         }
         let iomap_size = if bytes[1] & FLAG_IOMAP == 0 { 0 } else { from_scale(bytes[7]) };
         let credits = u16::from_be_bytes([bytes[2], bytes[3]]);
@@ -155,7 +158,7 @@ fn from_scale(value: u8) -> u16 {
     if value <= 128 { value.into() } else { u16::from(value & 127) << 8 }
 }
 
-/// Rounds a number of I/O mappings to one that the protocol can express.
+/// Rounds a number of I/O mappings to a number that the protocol can express.
 pub(crate) fn round_iomap_size(value: u16) -> u16 {
     from_scale(to_scale(value))
 }
@@ -202,7 +205,7 @@ impl Message {
         kind << KIND_SHIFT | value
     }
 
-    /// The message, or `None` for one that the protocol does not have.
+    /// The message, or `None` if the protocol has no such message.
     pub(crate) fn decode(bits: u32) -> Option<Self> {
         let value = bits & VALUE;
         match (bits >> KIND_SHIFT, value) {

@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use common::{DEVICES, Host, pattern, recv, send, stream, wait};
 use rsocket::{Carrier, Config, ConnData, Error, RemoteBuf, Socket};
-use verbs::{
-    Access, Buf, Cm, CmEvent, ConnParam, Cq, Mr, Qp, QpInit, RecvWr, RemoteAddr, SendOp, SendWr,
-};
+use verbs::{Access, Buf, Cm, CmEvent, ConnParam, Cq, Mr, Qp, QpInit, RecvWr, RemoteAddr, SendOp, SendWr};
 
 /// Kinds of messages, by the upper three bits.
 const DATA: u32 = 0;
@@ -23,7 +21,7 @@ struct Hostile {
     _cm: Cm,
     memory: Mr,
     carrier: Carrier,
-    /// What the socket has told the peer.
+    /// The private data that the socket has sent.
     other: ConnData,
     socket: Arc<Socket>,
 }
@@ -212,7 +210,8 @@ fn random_messages_are_survived() {
                     4 => {
                         let entry: Vec<u8> = (0..4).flat_map(|_| next().to_ne_bytes()).collect();
                         let to = peer.other.table;
-                        let to = RemoteAddr { addr: to.addr, rkey: to.key }.offset(u64::from(next() % 2) * 16);
+                        let to =
+                            RemoteAddr { addr: to.addr, rkey: to.key }.offset(u64::from(next() % 2) * 16);
                         let _ = peer.qp.post_send(&SendWr::inline(3, SendOp::Write(to), &entry));
                     }
                     _ => {}
@@ -241,7 +240,8 @@ fn private_data_of_other_programs_are_rejected() {
         let (cm, cq) = (device.create_cm().expect("a channel"), device.create_cq(64).expect("a queue"));
         for private_data in [vec![], b"rping".to_vec(), vec![0xff; 56]] {
             let qp = device.alloc_pd().expect("a domain").create_qp(&QpInit::new(&cq)).expect("a queue pair");
-            cm.connect(&qp, host.port.addr(), &ConnParam::with_private_data(private_data)).expect("it begins");
+            cm.connect(&qp, host.port.addr(), &ConnParam::with_private_data(private_data))
+                .expect("it begins");
             let event = cm.get_event(None).expect("an event");
             assert!(matches!(event, CmEvent::Rejected { .. }), "{event:?}");
         }

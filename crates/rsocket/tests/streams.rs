@@ -34,7 +34,8 @@ fn bytes_arrive_in_order_in_both_directions() {
                         stream(end).shut_write().expect("shut down");
                     });
                 }
-                let received = ends.each_ref().map(|end| scope.spawn(move || recv_all(end).expect("received")));
+                let received =
+                    ends.each_ref().map(|end| scope.spawn(move || recv_all(end).expect("received")));
                 let [at_client, at_server] = received.map(|thread| thread.join().expect("no panic"));
                 assert!(at_server == sent[0], "{device:?}, {buffer}: to the server");
                 assert!(at_client == sent[1], "{device:?}, {buffer}: to the client");
@@ -184,10 +185,15 @@ fn many_connections_share_a_device() {
             assert_eq!(recv(server, &mut bytes).expect("received"), 8);
             assert_eq!(usize::from_le_bytes(bytes), number, "{device:?}");
         }
-        let peers: Vec<_> = pairs.iter().map(|[client, _]| client.local_addr().expect("an address")).collect();
+        let peers: Vec<_> =
+            pairs.iter().map(|[client, _]| client.local_addr().expect("an address")).collect();
         for (at, [client, server]) in pairs.iter().enumerate() {
             assert_eq!(client.peer_addr(), Some(host.port.addr()), "{device:?}");
-            assert!(!peers[..at].contains(&peers[at]) || peers[at].port() == 0, "{device:?}: {:?}", peers[at]);
+            assert!(
+                !peers[..at].contains(&peers[at]) || peers[at].port() == 0,
+                "{device:?}: {:?}",
+                peers[at]
+            );
             assert!(server.peer_addr().is_some());
         }
     }

@@ -196,11 +196,7 @@ const LIBFABRIC: &[ProgramRun] = &[
 
 /// Programs that use rsockets.
 const RSOCKETS: &[ProgramRun] = &[
-    two(
-        "rstream -p PORT -S 64 -C 500 -T v",
-        "rstream -s 127.0.0.1 -p PORT -S 64 -C 500 -T v",
-        "custom",
-    ),
+    two("rstream -p PORT -S 64 -C 500 -T v", "rstream -s 127.0.0.1 -p PORT -S 64 -C 500 -T v", "custom"),
     two(
         "rstream -p PORT -S 1000003 -C 10 -T v -T n",
         "rstream -s 127.0.0.1 -p PORT -S 1000003 -C 10 -T v -T n",

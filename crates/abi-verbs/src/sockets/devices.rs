@@ -1,4 +1,4 @@
-//! The devices that a socket uses: binding and listening on all that have its address, connecting by the one that leads to the peer.
+//! The devices that a socket uses: it binds and listens on every device with its address, and connects by the device that reaches the peer.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -113,7 +113,7 @@ pub(crate) fn bind(entry: &Entry, addr: SocketAddr) -> Answer {
     Ok(())
 }
 
-/// Listens wherever a socket is bound; one that is not gets a port.
+/// Listens wherever a socket is bound; an unbound socket gets a port.
 ///
 /// # Errors
 /// As [`bind`].
@@ -138,8 +138,8 @@ pub(crate) fn connect(entry: &Entry, peer: SocketAddr) -> Answer {
     let (engine, service) = (engine(device)?, service(device)?);
     let to = as_known(&engine, peer);
     let ports = lock(&entry.ports);
-    let from = ports.iter().find(|(known, port)| {
-        Arc::ptr_eq(known, &service) && port.addr().is_ipv4() == to.is_ipv4()
-    });
+    let from = ports
+        .iter()
+        .find(|(known, port)| Arc::ptr_eq(known, &service) && port.addr().is_ipv4() == to.is_ipv4());
     Ok(service.connect(&entry.socket, from.map(|(_, port)| port), to)?)
 }

@@ -87,7 +87,8 @@ impl Entry {
         };
         let bytes = SockAddr::encode(addr);
         let room = len.get().ok_or_else(|| crate::errno::missing("addrlen"))?;
-        let full = if addr.is_ipv6() { size_of::<libc::sockaddr_in6>() } else { size_of::<libc::sockaddr_in>() };
+        let full =
+            if addr.is_ipv6() { size_of::<libc::sockaddr_in6>() } else { size_of::<libc::sockaddr_in>() };
         let fits = full.min(room as usize);
         bytes[..fits].iter().enumerate().for_each(|(at, byte)| place.element(at).set(*byte));
         len.set(full as u32);
@@ -125,9 +126,8 @@ pub(crate) fn lookup(fd: RawFd) -> Answer<Arc<Entry>> {
 
 #[cold]
 fn no_socket(fd: RawFd) -> Errno {
-    Errno(libc::EBADF).because(format_args!(
-        "socket: {fd} is none that rsocket or raccept has returned, or it was closed"
-    ))
+    Errno(libc::EBADF)
+        .because(format_args!("socket: {fd} is none that rsocket or raccept has returned, or it was closed"))
 }
 
 /// Adds a socket and returns its number.

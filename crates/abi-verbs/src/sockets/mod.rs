@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `entry` | a program's socket, found by its number |
 //! | `devices` | the devices that a socket uses: binding, listening, connecting |
-//! | `step` | one look of a call that waits |
+//! | `step` | one attempt of a call that waits |
 //! | `setup` | from rsocket to rclose |
 //! | `options` | options and flags |
 //! | `transfer` | sending and receiving |

@@ -52,8 +52,12 @@ pub(crate) fn rsetsockopt(fd: i32, level: i32, name: i32, value: In<i32>, len: u
     let doubled = || first.clamp(0, i32::MAX / 2).unsigned_abs() * 2;
     let size = || u16::try_from(first.max(0)).unwrap_or(u16::MAX);
     match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_SNDBUF) => entry.socket.configure(|config| config.send_buffer = doubled()),
-        (libc::SOL_SOCKET, libc::SO_RCVBUF) => entry.socket.configure(|config| config.recv_buffer = doubled()),
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => {
+            entry.socket.configure(|config| config.send_buffer = doubled())
+        }
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => {
+            entry.socket.configure(|config| config.recv_buffer = doubled())
+        }
         (libc::SOL_SOCKET, libc::SO_LINGER) if len as usize >= size_of::<libc::linger>() => {
             let seconds = value.items(2).and_then(|mut both| both.nth(1)).unwrap_or_default();
             lock(&entry.options).linger = (first != 0).then_some(seconds);
@@ -114,7 +118,7 @@ pub(crate) fn rgetsockopt(fd: i32, level: i32, name: i32, value: Out<u8>, len: O
     store(value, len, &number.to_ne_bytes())
 }
 
-/// The error of a socket that the program has not been told yet, as a number; it is known from now on.
+/// The error of a socket, as a number, unless it was reported to the program before; it counts as reported from now on.
 fn pending_error(entry: &Entry) -> i32 {
     let error = match entry.socket.stream() {
         Some(stream) if stream.is_broken() => Error::Reset,

@@ -93,8 +93,8 @@ impl Room {
         self.sockets.iter().filter(|socket| socket.is_none()).count()
     }
 
-    /// Looks at all sockets; returns how many are ready.
-    fn look(&mut self) -> Answer<usize> {
+    /// Polls all sockets; returns how many are ready.
+    fn poll_sockets(&mut self) -> Answer<usize> {
         let mut count = 0;
         for (fd, socket) in self.wanted.iter_mut().zip(&self.sockets) {
             if let Some(socket) = socket {
@@ -105,7 +105,7 @@ impl Room {
         Ok(count)
     }
 
-    /// Takes the events of the system's descriptors, and returns how many of them have some.
+    /// Takes the events of the system's descriptors, and returns the number of descriptors with events.
     fn take_others(&mut self) -> usize {
         let others = self.wanted.iter_mut().zip(&self.sockets).filter(|(_, socket)| socket.is_none());
         let mut count = 0;
@@ -120,7 +120,7 @@ impl Room {
     fn wait(&mut self, limit_ms: i32) -> Answer<usize> {
         let (others, host) = (self.others(), host::real::host());
         let deadline = u64::try_from(limit_ms).ok().and_then(|ms| host.after(Span::from_ms(ms)));
-        let mut count = self.look()?;
+        let mut count = self.poll_sockets()?;
         if others > 0 {
             poll(&mut self.system[..others], 0)?;
             count += self.take_others();
@@ -129,7 +129,7 @@ impl Room {
             return Ok(count);
         }
         let spin = host.after(Config::default().polling);
-        let found = host.poll("rpoll", spin, || match self.look() {
+        let found = host.poll("rpoll", spin, || match self.poll_sockets() {
             Ok(0) => None,
             found => Some(found),
         });
@@ -144,7 +144,7 @@ impl Room {
         let host = host::real::host();
         loop {
             let armed = self.arm(others);
-            let mut result = armed.and_then(|()| self.look());
+            let mut result = armed.and_then(|()| self.poll_sockets());
             if result == Ok(0) {
                 let left = deadline.map_or(-1, |deadline| {
                     let left = deadline.since(host.now()).to_std().as_micros().div_ceil(1000);
@@ -152,7 +152,7 @@ impl Room {
                 });
                 result = poll(&mut self.system, left);
                 self.awake();
-                result = result.and_then(|_| Ok(self.look()? + self.take_others()));
+                result = result.and_then(|_| Ok(self.poll_sockets()? + self.take_others()));
             } else {
                 self.awake();
             }

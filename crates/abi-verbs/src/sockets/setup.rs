@@ -70,10 +70,9 @@ fn close_all() -> Vec<String> {
 fn address(addr: SockAddr) -> Answer<SocketAddr> {
     addr.get().map_err(|wrong| match wrong {
         BadAddress::Missing => missing("addr"),
-        BadAddress::Family(family) => errno!(
-            INVAL,
-            "addr.sa_family is {family}; pass an address of AF_INET or AF_INET6"
-        ),
+        BadAddress::Family(family) => {
+            errno!(INVAL, "addr.sa_family is {family}; pass an address of AF_INET or AF_INET6")
+        }
     })
 }
 
@@ -107,7 +106,8 @@ pub(crate) fn raccept(
             let flags = listener.flags.load(Ordering::Relaxed);
             let entry = Entry::new(socket, listener.is_v6, flags, *lock(&listener.options))?;
             entry.is_connect_reported.store(true, Ordering::Relaxed);
-            if addr.is_some() && addrlen.is_some()
+            if addr.is_some()
+                && addrlen.is_some()
                 && let Some(peer) = entry.socket.peer_addr()
             {
                 entry.store_address(peer, addr, addrlen)?;
@@ -117,11 +117,7 @@ pub(crate) fn raccept(
     }
 }
 
-pub(crate) fn rconnect(
-    fd: i32,
-    addr: SockAddr,
-    _addrlen: u32,
-) -> impl FnMut(Option<Errno>) -> Answer<Step> {
+pub(crate) fn rconnect(fd: i32, addr: SockAddr, _addrlen: u32) -> impl FnMut(Option<Errno>) -> Answer<Step> {
     let waiting = Waiting { is_ready: |_| true, nonblocking: Errno(libc::EINPROGRESS), never: false };
     let (mut asleep, mut has_begun) = (Asleep::default(), false);
     move |interrupt| {

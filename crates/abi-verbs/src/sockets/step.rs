@@ -1,4 +1,4 @@
-//! One look of a call that waits on a socket: it tries, polls for a while, tries again, and then says on what to sleep.
+//! One attempt of a call that waits on a socket: it tries, polls for a while, tries again, and then names the descriptors to sleep on.
 
 use std::os::fd::{AsRawFd as _, RawFd};
 
@@ -8,7 +8,7 @@ use crate::answer::{Answer, Step};
 use crate::errno::Errno;
 use crate::sockets::entry::{self, Entry};
 
-/// The sleep of a call, between two looks. It has no destructor: a thread that is cancelled while it sleeps runs none.
+/// The sleep of a call, between two attempts. It has no destructor, so that a thread can be cancelled while it sleeps.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Asleep(Option<(Sleep, u64)>);
 
@@ -40,7 +40,7 @@ pub(crate) struct Waiting {
     pub(crate) never: bool,
 }
 
-/// A look at the socket with this number. `attempt` returns the result of the call once there is one.
+/// One attempt on the socket with this number. `attempt` returns the result of the call once there is one.
 ///
 /// # Errors
 /// Those of `attempt`, `interrupt`, and that of a call that may not wait.

@@ -122,11 +122,7 @@ fn recv(fd: i32, ranges: Ranges, flags: i32) -> impl FnMut(Option<Errno>) -> Ans
     let (mut asleep, mut done) = (Asleep::default(), 0);
     move |interrupt| {
         if flags & !RECV_FLAGS != 0 {
-            return Err(not_supported(
-                "flags",
-                flags,
-                "pass MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, or 0",
-            ));
+            return Err(not_supported("flags", flags, "pass MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, or 0"));
         }
         ranges.len()?;
         let mut taken = done;
@@ -197,7 +193,7 @@ pub(crate) fn rwritev(
     send(fd, list(iov, iovcnt), 0)
 }
 
-/// A list of ranges; a negative count is one that is too large.
+/// A list of ranges; a negative count becomes one beyond the limit.
 fn list(iov: In<libc::iovec>, count: i32) -> Ranges {
     Ranges::List(iov, usize::try_from(count).unwrap_or(usize::MAX))
 }

@@ -10,9 +10,7 @@ use rustix::net::sockopt::{
     set_ipv6_v6only, set_socket_keepalive, set_socket_reuseaddr, set_tcp_keepcnt, set_tcp_keepidle,
     set_tcp_keepintvl, set_tcp_nodelay,
 };
-use rustix::net::{
-    RecvFlags, SendFlags, bind, connect_unspec, getpeername, getsockname, listen, recv,
-};
+use rustix::net::{RecvFlags, SendFlags, bind, connect_unspec, getpeername, getsockname, listen, recv};
 use verbs::{CmFailure, Error, Result};
 
 use crate::config::IwarpConfig;

@@ -8,11 +8,8 @@ use rsocket::{Carrier, Config, Error, Port, Service, Socket, Stream};
 use verbs::host::real;
 
 /// A device, with the way its messages travel.
-pub(crate) const DEVICES: [(&str, Carrier); 3] = [
-    ("shm", Carrier::Immediate),
-    ("shm(dm=64K)", Carrier::Immediate),
-    ("iwarp@127.0.0.1", Carrier::Send),
-];
+pub(crate) const DEVICES: [(&str, Carrier); 3] =
+    [("shm", Carrier::Immediate), ("shm(dm=64K)", Carrier::Immediate), ("iwarp@127.0.0.1", Carrier::Send)];
 
 /// A device's service, and a socket that listens on it.
 pub(crate) struct Host {
