@@ -203,10 +203,10 @@ fn random_messages_are_survived() {
             let mut room = vec![0; 5000];
             for _ in 0..60 {
                 match next() % 6 {
-                    0 => peer.message(DATA | next() % 3000),
-                    1 => peer.message(CREDITS | next() & 0xffff),
-                    2 => peer.message(IO_MAP | next() & 0xffff),
-                    3 if next() % 8 == 0 => peer.message(CONTROL | next() % 4),
+                    0 => peer.message(DATA | (next() % 3000)),
+                    1 => peer.message(CREDITS | (next() & 0xffff)),
+                    2 => peer.message(IO_MAP | (next() & 0xffff)),
+                    3 if next() % 8 == 0 => peer.message(CONTROL | (next() % 4)),
                     4 => {
                         let entry: Vec<u8> = (0..4).flat_map(|_| next().to_ne_bytes()).collect();
                         let to = peer.other.table;
