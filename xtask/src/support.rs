@@ -40,7 +40,7 @@ const INTERFACES: [Interface; 6] = [
         title: "rsockets (librdmacm)",
         table: VERBS,
         has: |function| function.node.starts_with("RDMACM") && !function.name.starts_with("rdma_"),
-        error: "none",
+        error: "`ENOSYS`",
     },
     Interface {
         title: "uDAPL (DAT 2.0)",

@@ -83,7 +83,7 @@ impl Service {
         Ok(Self(inner))
     }
 
-    /// The device.
+    /// The device whose connections it makes.
     pub fn device(&self) -> &Device {
         &self.0.device
     }

@@ -29,7 +29,7 @@ struct Counts {
 pub struct Sleep(u64);
 
 impl Sleepers {
-    /// No threads.
+    /// An empty set of sleeping threads.
     ///
     /// # Errors
     /// The system's, if no descriptor is available.

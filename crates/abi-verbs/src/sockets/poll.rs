@@ -139,7 +139,7 @@ impl Room {
         }
     }
 
-    /// The same, asleep.
+    /// Sleeps until a descriptor is ready or the deadline has passed; returns how many are ready.
     fn sleep(&mut self, others: usize, deadline: Option<Time>) -> Answer<usize> {
         let host = host::real::host();
         loop {

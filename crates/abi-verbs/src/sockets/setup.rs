@@ -16,7 +16,7 @@ use crate::sockets::step::{Asleep, Waiting, step};
 
 /// How long rclose waits for the peer to have all that was sent, without `SO_LINGER`.
 const CLOSE_LIMIT: Span = Span::from_secs(10);
-/// The same for a socket that is open when the process exits.
+/// How long the exit of a process waits for the peers of its open sockets.
 const EXIT_LIMIT: Span = Span::from_secs(1);
 
 /// The kind of a socket without its flags.
