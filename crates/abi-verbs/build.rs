@@ -112,6 +112,7 @@ fn plain(base: &str) -> &str {
         "uint16_t" | "__be16" => "u16",
         "uint64_t" | "__be64" => "u64",
         "size_t" => "usize",
+        "off_t" => "i64",
         "ssize_t" => "isize",
         "char" => "u8",
         "void" => "c_void",
@@ -136,7 +137,9 @@ fn exports(functions: &[Function], private: &[(&str, &str)]) -> String {
         let symbol = symbol(name, node, is_old);
         let list: Vec<String> = arguments.iter().map(|(name, kind)| format!("{name}: {kind}")).collect();
         let how = match *answer {
-            "errno" | "minus" | "waits" | "completes" | "long" | "void" => (*answer).to_owned(),
+            "errno" | "minus" | "waits" | "completes" | "long" | "steps" | "numbers" | "void" => {
+                (*answer).to_owned()
+            }
             kind if kind.ends_with('*') => format!("pointer {}", returned(kind)),
             kind => format!("value {}", plain(kind)),
         };

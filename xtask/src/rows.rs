@@ -15,7 +15,7 @@ const ROWS: [&[&str]; 10] = [
     &["auth", "ffi", "findings", "pmi", "results", "trace", "verbs"],
     &["conformance", "nic-util", "report"],
     &["nic-shm", "nic-iwarp", "nic-rails", "nic-model", "nic-hw", "nic-faults", "nic-trace", "nic-check"],
-    &["fabric", "transport", "dapl"],
+    &["fabric", "transport", "dapl", "rsocket"],
     &["portals"],
     &["mpi"],
     &[

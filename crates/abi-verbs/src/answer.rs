@@ -124,6 +124,42 @@ pub(crate) fn fd_to_wait_for(fd: &OwnedFd) -> Answer<Option<RawFd>> {
     if is_patient { Ok(Some(fd.as_raw_fd())) } else { Err(Errno::AGAIN) }
 }
 
+/// What a call that transfers something has to do next.
+pub(crate) enum Step {
+    /// Return this.
+    Done(isize),
+    /// Sleep until a descriptor of these is readable; -1 is no descriptor.
+    Sleep([RawFd; 2]),
+}
+
+/// For a function that may wait several times, and then returns a number; or -1, with errno(3) set. `look` polls, as that of [`waits`].
+/// It is passed the error that has ended its sleep, and has no destructor.
+pub(crate) fn steps(call: &str, mut look: impl FnMut(Option<Errno>) -> Answer<Step>) -> isize {
+    let mut interrupt = None;
+    loop {
+        match run(|| look(interrupt)) {
+            Ok(Step::Done(value)) => return value,
+            Ok(Step::Sleep(fds)) => interrupt = sleep(fds).err(),
+            Err(why) => return refuse(call, why) as isize,
+        }
+    }
+}
+
+/// Sleeps until a descriptor is readable; negative ones are ignored.
+fn sleep(fds: [RawFd; 2]) -> Answer {
+    let mut fds = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    // SAFETY: two entries of the array. Test: `sockets_in_c_behave_as_those_of_tcp` in tests/sockets.rs.
+    match unsafe { libc::poll(fds.as_mut_ptr(), 2, -1) } {
+        -1 => Err(Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))),
+        _ => Ok(()),
+    }
+}
+
+/// For a function that returns a number; or -1, with errno(3) set.
+pub(crate) fn number(call: &str, body: impl FnOnce() -> Answer<isize>) -> isize {
+    run(body).unwrap_or_else(|why| refuse(call, why) as isize)
+}
+
 fn await_readable(fd: RawFd) -> Answer {
     // SAFETY: the descriptor belongs to an object in use by this call; if the program destroys that object anyway, poll(2) reports an
     // invalid descriptor. Test: `both_ends_of_connections_in_c_meet` in tests/programs.rs.

@@ -80,15 +80,15 @@ impl Errno {
         (name.into(), meaning.into())
     }
 
-    /// Reports a failed call with its reason. Errors that a program expects are not reported: a nonblocking call that finds nothing, and
-    /// a signal.
+    /// Reports a failed call with its reason. Errors that a program expects are not reported: a nonblocking call that finds nothing or goes
+    /// on in the background, and a signal.
     #[cold]
     pub(crate) fn report(self, call: &str) {
         if !log::reports_errors() || self.0 == libc::EINTR {
             return;
         }
         let reason = log::take_reason(self.0);
-        if self.0 == libc::EAGAIN && reason.is_none() {
+        if matches!(self.0, libc::EAGAIN | libc::EINPROGRESS | libc::EAFNOSUPPORT) && reason.is_none() {
             return;
         }
         let (name, meaning) = self.text();

@@ -5,6 +5,7 @@ use std::arch::global_asm;
 use std::ffi::{c_char, c_int, c_void};
 
 use ffi::{In, Out, SockAddr, Text, log};
+use libc::{iovec, msghdr, pollfd};
 use rdma_abi::cma::*;
 use rdma_abi::verbs::*;
 
@@ -60,6 +61,12 @@ macro_rules! define {
     };
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] long) => {
         define! { $name ($($argument: $kind),*) -> isize [answer::minus(stringify!($name), || $call) as isize] }
+    };
+    ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] steps) => {
+        define! { $name ($($argument: $kind),*) -> isize [answer::steps(stringify!($name), $call)] }
+    };
+    ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] numbers) => {
+        define! { $name ($($argument: $kind),*) -> isize [answer::number(stringify!($name), || $call)] }
     };
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] void) => {
         define! { $name ($($argument: $kind),*) -> () [answer::void(stringify!($name), || $call)] }

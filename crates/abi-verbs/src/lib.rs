@@ -25,6 +25,7 @@
 //! | `event_queue` | queues of events that a program has not taken |
 //! | `text` | names and rates |
 //! | `cm` | librdmacm |
+//! | `sockets` | librdmacm's sockets, rsocket(7) |
 
 mod address;
 mod answer;
@@ -39,6 +40,7 @@ mod qp;
 mod requests;
 mod resources;
 mod slab;
+mod sockets;
 mod tables;
 mod text;
 mod thread;
@@ -70,5 +72,10 @@ mod calls {
     pub(crate) use crate::resources::mr::*;
     pub(crate) use crate::resources::pd::*;
     pub(crate) use crate::resources::srq::*;
+    pub(crate) use crate::sockets::iomap::*;
+    pub(crate) use crate::sockets::options::*;
+    pub(crate) use crate::sockets::poll::*;
+    pub(crate) use crate::sockets::setup::*;
+    pub(crate) use crate::sockets::transfer::*;
     pub(crate) use crate::text::*;
 }

@@ -167,7 +167,7 @@ fn functions_in_c() -> String {
         let name = head.rsplit([' ', '*']).next().expect("a name");
         let answer = match words[2] {
             "errno" => "NUMBER",
-            "minus" | "waits" | "completes" | "long" => "MINUS",
+            "minus" | "waits" | "completes" | "long" | "steps" | "numbers" => "MINUS",
             _ if head.contains('*') => "POINTER",
             _ => "OTHER",
         };

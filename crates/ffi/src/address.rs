@@ -58,6 +58,11 @@ impl SockAddr {
         Ok(SocketAddr::new(ip, u16::from_be_bytes([high, low])))
     }
 
+    /// An address in C's layout, padded to the size of the largest.
+    pub fn encode(address: SocketAddr) -> [u8; 28] {
+        encode(address)
+    }
+
     /// Its first `N` bytes: two for the family, or the size of its family.
     fn bytes<const N: usize>(self) -> [u8; N] {
         // SAFETY: not NULL (checked by `get`), and a program passes an address of its family's size. Test:

@@ -25,6 +25,12 @@ pub(crate) const CASES: &[Case<Clients>] = &[
         shows: "pairs that are connected by librdmacm",
         run: |clients| clients.run_all(CM),
     },
+    Case { name: "verbs-rsockets", shows: "rsockets", run: |clients| clients.run_all(RSOCKETS) },
+    Case {
+        name: "verbs-rspreload",
+        shows: "socket programs under librspreload.so",
+        run: |clients| clients.run_all(PRELOADED),
+    },
     Case {
         name: "verbs-perftest",
         shows: "perftest without librdmacm",
@@ -136,10 +142,6 @@ const CM: &[ProgramRun] = &[
         end: RunEnd::ClientOf("cmtime -s 127.0.0.1 -p PORT -c 100"),
         says: "us / conn",
     },
-    refused("rstream -s 127.0.0.1", RSOCKET),
-    refused("riostream -s 127.0.0.1", RSOCKET),
-    refused("rcopy /etc/passwd 127.0.0.1", RSOCKET),
-    refused("udpong -s 127.0.0.1", RSOCKET),
     two("ucmatose -b 127.0.0.1 -p PORT", "ucmatose -s 127.0.0.1 -p PORT", "return status 0"),
     two("udaddy -b 127.0.0.1", "udaddy -s 127.0.0.1", "return status 0"),
 ];
@@ -192,8 +194,50 @@ const LIBFABRIC: &[ProgramRun] = &[
     ),
 ];
 
-/// The output of programs that use rsockets, which librdmacm here does not have.
-const RSOCKET: &str = "rsocket failed: Function not implemented";
+/// Programs that use rsockets.
+const RSOCKETS: &[ProgramRun] = &[
+    two("rstream -p PORT -S 64 -C 500 -T v", "rstream -s 127.0.0.1 -p PORT -S 64 -C 500 -T v", "custom"),
+    two(
+        "rstream -p PORT -S 1000003 -C 10 -T v -T n",
+        "rstream -s 127.0.0.1 -p PORT -S 1000003 -C 10 -T v -T n",
+        "custom",
+    ),
+    two(
+        "rstream -p PORT -S 4097 -C 100 -T v -T a",
+        "rstream -s 127.0.0.1 -p PORT -S 4097 -C 100 -T v -T a",
+        "custom",
+    ),
+    two(
+        "riostream -p PORT -S 5000 -C 5 -I 3 -T v",
+        "riostream -s 127.0.0.1 -p PORT -S 5000 -C 5 -I 3 -T v",
+        "custom",
+    ),
+    ProgramRun {
+        server: "rcopy -p PORT",
+        end: RunEnd::ClientOf("rcopy -p PORT /etc/services 127.0.0.1:FOLDER/services"),
+        says: "bytes in",
+    },
+    refused("udpong -s 127.0.0.1", "rsocket failed: Operation not supported"),
+];
+
+/// Socket programs, whose sockets rdma-core's preloaded library makes rsockets.
+const PRELOADED: &[ProgramRun] = &[
+    two(
+        "env LD_PRELOAD=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so iperf3 -s -1 -p PORT",
+        "env LD_PRELOAD=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so iperf3 -c 127.0.0.1 -p PORT -n 50M",
+        "iperf Done.",
+    ),
+    two(
+        "env LD_PRELOAD=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so iperf3 -s -1 -p PORT",
+        "env LD_PRELOAD=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so iperf3 -c 127.0.0.1 -p PORT -n 50M -P 3 -R",
+        "iperf Done.",
+    ),
+    two(
+        "env LD_PRELOAD=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so socat -u TCP-LISTEN:PORT,reuseaddr -",
+        "sh FOLDER/send.sh PORT",
+        "every byte of the message",
+    ),
+];
 
 /// Tests of qperf for connected queue pairs, in one session; those of datagrams need LIDs, which only `shm` has.
 const QPERF: &[ProgramRun] = &[two(
@@ -336,6 +380,7 @@ impl Clients {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder)?;
         fs::write(folder.join("migrate.sh"), include_str!("../../files/migrate.sh"))?;
+        fs::write(folder.join("send.sh"), include_str!("../../files/send.sh"))?;
         Ok(Self { nicety: workspace.target().join("debug/nicety"), folder, preferred: None, step: 0 })
     }
 

@@ -1,6 +1,7 @@
 //! TCP sockets: how they are created, and the meaning of their errors.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::time::Duration;
 
 use host::Span;
@@ -9,10 +10,7 @@ use rustix::net::sockopt::{
     set_ipv6_v6only, set_socket_keepalive, set_socket_reuseaddr, set_tcp_keepcnt, set_tcp_keepidle,
     set_tcp_keepintvl, set_tcp_nodelay,
 };
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect_unspec, getpeername,
-    getsockname, listen, recv, socket_with,
-};
+use rustix::net::{RecvFlags, SendFlags, bind, connect_unspec, getpeername, getsockname, listen, recv};
 use verbs::{CmFailure, Error, Result};
 
 use crate::config::IwarpConfig;
@@ -31,11 +29,17 @@ fn keep_alive(silence: Span) -> (Duration, Duration, u32) {
 /// burst.
 const KERNEL_BACKLOG: u32 = 128;
 
-/// A socket that is non-blocking and closed on exec.
+/// A socket that is non-blocking and closed on exec. It is created by the system call itself: a preloaded library that turns every
+/// socket(2) into an rsocket, as librspreload.so does, must not turn those into rsockets that carry them.
 fn new_socket(ip: IpAddr) -> Result<ForkSafeFd, Errno> {
-    let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
-        .map(ForkSafeFd::from)
+    let family = if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: a system call that only takes numbers. Test: `self_connected_port_is_free_after_dissolving`.
+    let made = unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) };
+    let fd = RawFd::try_from(made).ok().filter(|fd| *fd >= 0);
+    let fd = fd.ok_or_else(|| Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))?;
+    // SAFETY: a new descriptor, which has no other owner. Test: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }
 
 fn cannot_create(errno: Errno) -> Error {
