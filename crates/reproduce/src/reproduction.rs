@@ -130,7 +130,7 @@ pub fn reproduce(
     let mut computed: Vec<_> = computed.collect();
     let classifier = Classifier { machines: &machines, moves: &moves, source: &results };
     classifier.classify(&mut computed);
-    SecondRule { first: &classifier, table: &table, shaken: &Shaken::stored() }.classify(&mut computed);
+    SecondRule::new(&classifier, &table, &Shaken::stored()).classify(&mut computed);
     let rows: Vec<Row> = computed.into_iter().map(|(row, _)| row).collect();
     let fitted = fitted(&rows, &machines);
     let papers =

@@ -19,13 +19,27 @@ type Configuration = (String, String, Vec<String>);
 
 /// The inputs from which classes are derived.
 pub(crate) struct SecondRule<'a> {
-    pub(crate) first: &'a Classifier<'a>,
-    /// How all rows are computed, also those that were not asked for.
-    pub(crate) table: &'a [Claim],
-    pub(crate) shaken: &'a Shaken,
+    first: &'a Classifier<'a>,
+    shaken: &'a Shaken,
+    /// The claims of rows that fitted values name, also those that were not asked for, and what they measure.
+    fitted: Vec<(&'a Claim, BTreeSet<Configuration>)>,
+    /// The cells of these claims.
+    fitted_cells: BTreeSet<Probe>,
 }
 
-impl SecondRule<'_> {
+impl<'a> SecondRule<'a> {
+    /// The rule for rows that `first` has classified; `table` says how all rows are computed.
+    pub(crate) fn new(first: &'a Classifier<'a>, table: &'a [Claim], shaken: &'a Shaken) -> Self {
+        let is_named = |claim: &&Claim| {
+            let mut naming = claim.rows.iter().flat_map(|row| first.machines.naming(row));
+            naming.any(|(_, value)| value.origin == Origin::Fitted)
+        };
+        let fitted: Vec<_> =
+            table.iter().filter(is_named).map(|claim| (claim, configurations(claim))).collect();
+        let fitted_cells = fitted.iter().flat_map(|(claim, _)| probes(claim)).collect();
+        Self { first, shaken, fitted, fitted_cells }
+    }
+
     /// Sets the second class of each row, and the reason for it. The rows have their first classes.
     pub(crate) fn classify(&self, rows: &mut [(Row, &Claim)]) {
         let misses: Vec<(String, BTreeSet<Probe>)> = rows
@@ -74,8 +88,8 @@ impl SecondRule<'_> {
         let fitted = movers.iter().filter_map(|(card, key)| self.first.machines.find(card, key));
         let mut fitted = fitted.filter(|value| value.origin == Origin::Fitted);
         fitted.any(|value| {
-            let named = |claim: &&Claim| claim.rows.iter().any(|id| value.rows.iter().any(|row| row == id));
-            self.table.iter().filter(named).any(|claim| !configurations(claim).is_disjoint(&own))
+            let names = |claim: &Claim| claim.rows.iter().any(|id| value.rows.iter().any(|row| row == id));
+            self.fitted.iter().any(|(claim, measured)| names(claim) && !measured.is_disjoint(&own))
         })
     }
 
@@ -85,9 +99,7 @@ impl SecondRule<'_> {
         if own.is_empty() {
             return Some((Class::Input, "it compares values of machine files".to_owned()));
         }
-        let fitted_cells: BTreeSet<Probe> =
-            self.table.iter().filter(|claim| self.names_by_fit(claim)).flat_map(probes).collect();
-        if own.is_subset(&fitted_cells) {
+        if own.is_subset(&self.fitted_cells) {
             return Some((
                 Class::Fitted,
                 "values were chosen to meet each number that it compares".to_owned(),
@@ -106,12 +118,6 @@ impl SecondRule<'_> {
         };
         (!movers.is_empty() && movers.iter().all(is_input))
             .then(|| (Class::Input, "decided only by inputs".to_owned()))
-    }
-
-    /// Whether a fitted value names a row of this claim.
-    fn names_by_fit(&self, claim: &Claim) -> bool {
-        let mut naming = claim.rows.iter().flat_map(|row| self.first.machines.naming(row));
-        naming.any(|(_, value)| value.origin == Origin::Fitted)
     }
 }
 
@@ -209,7 +215,7 @@ mod tests {
         };
         let mut all: Vec<(Row, &Claim)> = table.0.iter().map(judged).collect();
         first.classify(&mut all);
-        SecondRule { first: &first, table: &table.0, shaken }.classify(&mut all);
+        SecondRule::new(&first, &table.0, shaken).classify(&mut all);
         all.into_iter().map(|(row, _)| (row.class, row.second_class)).collect()
     }
 
