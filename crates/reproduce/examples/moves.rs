@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p reproduce --example moves > crates/reproduce/data/moves.csv` takes some ten minutes;
 //! progress is printed to standard error. Arguments name cards; then only their lines are printed. With `-- --shaken` it
-//! prints `data/shaken.csv` instead: the claims that move if all values change together.
+//! prints `data/shaken.csv` instead, after some five minutes of processor time: the claims that move if all values change
+//! together.
 
 use std::io::stdout;
 use std::sync::atomic::AtomicBool;
