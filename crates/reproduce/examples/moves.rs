@@ -1,13 +1,15 @@
 //! Makes `data/moves.csv` anew: which values of the machine files move which rows.
 //!
 //! `cargo run --release -p reproduce --example moves > crates/reproduce/data/moves.csv` takes some ten minutes;
-//! progress is printed to standard error. Arguments name cards; then only their lines are printed.
+//! progress is printed to standard error. Arguments name cards; then only their lines are printed. With `-- --shaken` it
+//! prints `data/shaken.csv` instead, after some five minutes of processor time: the claims that move if all values change
+//! together.
 
 use std::io::stdout;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use reproduce::{GROUPS, Sensitivity};
+use reproduce::{GROUPS, Sensitivity, shaken};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
@@ -17,6 +19,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Never set: an interrupt ends this program.
     let stop = AtomicBool::new(false);
     let mut out = csv::Writer::from_writer(stdout());
+    if asked.iter().any(|arg| arg == "--shaken") {
+        shaken(threads, &stop).map_or(Ok(()), |all| all.write(&mut out))?;
+        return Ok(out.flush()?);
+    }
     for cards in GROUPS.iter().copied().filter(wanted) {
         let began = Instant::now();
         let sensitivity = Sensitivity::new(reproduce::machines(&[])?, cards, threads, &stop);

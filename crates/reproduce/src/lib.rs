@@ -45,9 +45,10 @@ pub use reproduction::{PaperScore, Reproduction, Request, SCHEMA, reproduce};
 pub use run::{Options, machines, run};
 pub use verdicts::judge::{Class, NEAR, Row};
 pub use verdicts::machine::{Fitted, Machine, Origin, Value};
-pub use verdicts::moves::{Effect, Move, Moves};
+pub use verdicts::moves::{Effect, Move, Moves, Shaken};
 pub use verdicts::score::{Assumed, FITTED_SHARE, HOLDING_SHARE, MEDIAN_ERROR, NEAR_SHARE, Score, worst};
 pub use verdicts::sensitivity::{Sensitivity, Trial};
+pub use verdicts::shake::shaken;
 
 #[cfg(test)]
 mod tests;

@@ -19,8 +19,9 @@ use super::real::Real;
 use super::verdicts::classes::Classifier;
 use super::verdicts::judge::{Row, judge};
 use super::verdicts::machine::{Fitted, Machine, Machines};
-use super::verdicts::moves::Moves;
+use super::verdicts::moves::{Moves, Shaken};
 use super::verdicts::score::{Assumed, Score, assumed};
+use super::verdicts::second_rule::SecondRule;
 
 use bench::launch::Progress;
 
@@ -61,6 +62,8 @@ pub struct Reproduction {
     pub complete: bool,
     /// The overall score.
     pub score: Score,
+    /// The overall score by the second rule.
+    pub second_score: Score,
     /// The score of each paper.
     pub papers: Vec<PaperScore>,
     /// The papers' tables, if all their rows were requested.
@@ -95,6 +98,8 @@ pub struct PaperScore {
     pub complete: bool,
     /// The score of its rows, with the fitted values of its cards.
     pub score: Score,
+    /// The score of these rows by the second rule.
+    pub second_score: Score,
 }
 
 /// Computes the rows. `None` if `stop` was set before all was measured.
@@ -123,7 +128,9 @@ pub fn reproduce(
         Some((judge(row, &claim.how, &claim.answer, &results), claim))
     });
     let mut computed: Vec<_> = computed.collect();
-    Classifier { machines: &machines, moves: &moves, source: &results }.classify(&mut computed);
+    let classifier = Classifier { machines: &machines, moves: &moves, source: &results };
+    classifier.classify(&mut computed);
+    SecondRule::new(&classifier, &table, &Shaken::stored()).classify(&mut computed);
     let rows: Vec<Row> = computed.into_iter().map(|(row, _)| row).collect();
     let fitted = fitted(&rows, &machines);
     let papers =
@@ -138,6 +145,7 @@ pub fn reproduce(
         changes,
         complete: rows.len() == dataset().len(),
         score: Score::new(&rows, &fitted, &moves),
+        second_score: Score::by_second_rule(&rows, &fitted, &moves),
         papers,
         tables: tables(&rows),
         fitted,
@@ -165,7 +173,10 @@ fn paper_score(paper: &'static str, rows: &[Row], machines: &Machines, moves: &M
         return None;
     }
     let complete = own.len() == dataset().iter().filter(|row| row.paper == paper).count();
-    Some(PaperScore { paper, complete, score: Score::new(&own, &fitted(&own, machines), moves) })
+    let fitted = fitted(&own, machines);
+    let score = Score::new(&own, &fitted, moves);
+    let second_score = Score::by_second_rule(&own, &fitted, moves);
+    Some(PaperScore { paper, complete, score, second_score })
 }
 
 /// The fitted values of the cards that the rows are about.

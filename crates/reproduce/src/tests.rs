@@ -108,7 +108,7 @@ fn bars_and_counts_are_named() {
     let (mut bars, mut counts) = (0, Vec::new());
     for plan in figures::plans(&select(None).expect("all rows")) {
         let figure = plan.draw(&source);
-        let chart = plots::chart(&figure).expect("a chart");
+        let chart = plots::chart(&figure, &|_| false).expect("a chart");
         let mut at: Vec<f64> =
             figure.curves.iter().flat_map(|curve| &curve.points).map(|point| point[0]).collect();
         at.sort_by(f64::total_cmp);

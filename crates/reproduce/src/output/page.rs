@@ -70,6 +70,7 @@ fn head(all: &Reproduction) -> Markup {
             p.lead {
                 "The published facts of " (paper_titles(all)) ", next to the results of the same experiments on modelled cards in \
                  virtual time: " (plural(all.rows.len(), "row")) ", " (plural(all.measured, "measured cell")) "."
+                " " (scope(all))
                 @if !all.changes.is_empty() { " With values changed: " b { (all.changes.join(" ")) } "." }
             }
             nav aria-label="Sections" {
@@ -77,6 +78,20 @@ fn head(all: &Reproduction) -> Markup {
             }
         }
     }
+}
+
+/// How many of the papers' numbers and claims the headline is about, and what the second rule says.
+fn scope(all: &Reproduction) -> String {
+    let claims = all.rows.iter().filter(|row| row.qualitative).count();
+    format!(
+        "The headline is about {} of the {} and {} of the {} that the papers print; the others are inputs, fitted, repeated, or \
+         not computed. By the second rule: {}.",
+        all.score.numeric,
+        plural(all.rows.len() - claims, "number"),
+        all.score.qualitative,
+        plural(claims, "claim"),
+        all.second_score.counts_and_median()
+    )
 }
 
 /// Whether there is such a section.
@@ -134,13 +149,17 @@ fn findings(all: &Reproduction) -> Markup {
         section #findings {
             h2 { "Findings" }
             div.findings {
-                @for PaperScore { paper, complete, score } in &all.papers {
+                @for PaperScore { paper, complete, score, second_score } in &all.papers {
                     @if *complete {
                         @for (text, reached) in score.goals() {
                             article.finding.(if reached { "fact" } else { "caution" }) {
                                 h3 { (if reached { "Reached" } else { "Missed" }) }
                                 p { (text) (of_paper(all, paper)) }
                             }
+                        }
+                        article.finding.fact {
+                            h3 { "By the second rule" }
+                            p { (second_score.counts_and_median()) (of_paper(all, paper)) }
                         }
                     } @else {
                         article.finding.fact {
@@ -190,21 +209,10 @@ fn figures(all: &Reproduction) -> Markup {
             h2 { "Figures of the papers" }
             p.hint {
                 "Curves are the model's. Dashed lines and marks in the same colour are the papers' values: only peaks and \
-                 single points were published. The axes are those of the papers, as far as the text gives them."
+                 single points were published. Hollow marks and sparse dashes are numbers that values were fitted to. The axes are those of the papers, as far as the text gives them."
             }
             div.figures {
-                @if let Some(chart) = residuals(&all.rows) {
-                    figure.plot {
-                        figcaption {
-                            h3 { "How far predicted numbers are off" }
-                            p.constant {
-                                "the model over the paper, row by row; beyond " (FAR[0]) " and " (FAR[1]) " drawn there"
-                            }
-                        }
-                        (legend("Papers", &entries(&chart)))
-                        div.panels { div.panel.lines { div.canvas { (chart.markup()) } } }
-                    }
-                }
+                @for PaperScore { paper, .. } in &all.papers { (residuals_frame(paper, all)) }
                 @for (i, figure) in all.figures.iter().enumerate() { (figure_frame(i, figure, all)) }
             }
             @if all.figures.is_empty() { p { "There are none for these rows." } }
@@ -212,9 +220,30 @@ fn figures(all: &Reproduction) -> Markup {
     }
 }
 
+/// How far the numbers of a paper are off, in as many panels as its rows need.
+fn residuals_frame(paper: &str, all: &Reproduction) -> Markup {
+    let own: Vec<&Row> = all.rows.iter().filter(|row| row.paper == paper).collect();
+    let charts = residuals(&own);
+    let Some(first) = charts.first() else { return html! {} };
+    html! {
+        figure.plot {
+            figcaption {
+                h3 { "How far numbers are off" }
+                p.constant {
+                    (paper_title(paper)) ": the model over the paper, by the numbers of the rows; beyond " (FAR[0]) " and " (FAR[1])
+                    " drawn there; both ranges over the middle of a printed one"
+                }
+            }
+            (legend(&format!("Numbers of {paper}"), &entries(first)))
+            div.panels { @for chart in &charts { div.panel.lines { div.canvas { (chart.markup()) } } } }
+        }
+    }
+}
+
 fn figure_frame(i: usize, figure: &Figure, all: &Reproduction) -> Markup {
     let own: Vec<&Row> = all.rows.iter().filter(|row| belongs_to(row, figure)).collect();
-    let chart = chart(figure);
+    let is_fitted = |id: &str| all.rows.iter().any(|row| row.id == id && row.class == Class::Fitted);
+    let chart = chart(figure, &is_fitted);
     html! {
         figure.plot id={ "figure-" (i) } {
             figcaption {
@@ -401,13 +430,28 @@ fn table(all: &Reproduction) -> Markup {
                         }
                     }
                 }
-                tbody { @for row in &all.rows { (table_row(row)) } }
+                tbody { @for row in predicted_first(&all.rows) { (table_row(row)) } }
             }
             p {
                 button.download type="button" data-run="reproduction" { "Save the data of this page (JSON)" }
             }
         }
     }
+}
+
+/// The class by the second rule where it differs.
+fn second_class(row: &Row) -> String {
+    match row.second_class == row.class {
+        true => String::new(),
+        false => format!("; by the second rule {}: {}", row.second_class.name(), row.second_because),
+    }
+}
+
+/// The rows in the order of their classes, and of the dataset within a class.
+fn predicted_first(rows: &[Row]) -> Vec<&Row> {
+    let mut all: Vec<&Row> = rows.iter().collect();
+    all.sort_by_key(|row| row.class);
+    all
 }
 
 fn table_row(row: &Row) -> Markup {
@@ -418,19 +462,19 @@ fn table_row(row: &Row) -> Markup {
         (None, None) => row.how.clone(),
     };
     html! {
-        tr data-doubtful=[fails.then_some("1")] title=(row.quote) {
+        tr data-doubtful=[fails.then_some("1")] {
             td { span.whole { (row.id) } @if !row.contradictions.is_empty() { " " span.badge { (row.contradictions.join(" ")) } } }
             td { (row.experiment) }
-            td title=(row.variant) { (row.variant) }
+            td { (row.variant) " " q { (row.quote) } }
             td.number data-l="paper" data-v=[row.published.or(row.low).or(row.high)] { (published(row)) }
             td.number data-l="model" data-v=[row.modelled] { (modelled(row)) }
             td.number.whole data-l="ratio" data-v=[row.ratio] { (row.ratio.map_or_else(|| "–".to_owned(), |r| format!("{r:.3}"))) }
-            td.whole data-l="class" title=(row.because) { (row.class.name()) }
+            td.whole data-l="class" { (row.class.name()) }
             td.(if fails { "missed" } else { "met" }) data-l="holds" {
                 (match row.holds { Some(true) => "yes", Some(false) => "no", None => "–" })
             }
             td { (row.figure) }
-            td title=(how) { (how) }
+            td { (how) " – " (row.class.name()) ": " (row.because) (second_class(row)) }
         }
     }
 }

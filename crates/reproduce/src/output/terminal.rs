@@ -187,7 +187,7 @@ fn unmodelled(out: &mut String, rows: &[Row], width: usize) {
 
 /// The score of each paper.
 fn scores(out: &mut String, all: &Reproduction, width: usize, colour: bool) {
-    for PaperScore { paper, complete, score } in &all.papers {
+    for PaperScore { paper, complete, score, second_score } in &all.papers {
         let of = if *complete { "predicted rows only" } else { "of the rows asked for" };
         let _ = writeln!(out, "{}", strong(&format!("Score of {paper} ({of})"), colour));
         let _ = writeln!(out, "{}", wrapped(&format!("{}.", citation(paper)), width));
@@ -198,6 +198,8 @@ fn scores(out: &mut String, all: &Reproduction, width: usize, colour: bool) {
         for line in if *complete { judged(score) } else { score.counts() } {
             let _ = writeln!(out, "{}", wrapped(&line, width));
         }
+        let second = second_score.counts_and_median();
+        let _ = writeln!(out, "{}", wrapped(&format!("by the second rule: {second}"), width));
         out.push('\n');
     }
     let _ = writeln!(out, "{} measured\n", plural(all.measured, "cell"));

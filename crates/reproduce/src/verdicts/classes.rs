@@ -42,7 +42,7 @@ impl Classifier<'_> {
     }
 
     /// The class that a row has whatever the others are, if it is no prediction.
-    fn class_by_itself(&self, row: &Row, claim: &Claim) -> Option<(Class, String)> {
+    pub(super) fn class_by_itself(&self, row: &Row, claim: &Claim) -> Option<(Class, String)> {
         if let Some(named) = self.class_by_source(claim) {
             return Some(named);
         }
@@ -106,7 +106,7 @@ impl Classifier<'_> {
     }
 
     /// The class of a row that is named in machine files; the class of one row of a claim applies to all.
-    fn class_by_source(&self, claim: &Claim) -> Option<(Class, String)> {
+    pub(super) fn class_by_source(&self, claim: &Claim) -> Option<(Class, String)> {
         let naming = || claim.rows.iter().flat_map(|row| self.machines.naming(row));
         let is_input = |origin| matches!(origin, Origin::Published | Origin::Derived);
         if let Some((card, value)) = naming().find(|(_, value)| is_input(value.origin)) {
@@ -119,7 +119,12 @@ impl Classifier<'_> {
 
     /// The earlier row that a row repeats: stated by the same claim; or printed and computed equally; or computed
     /// equally whatever is changed.
-    fn repeated<'a>(&self, row: &Row, claim: &Claim, before: &'a [(Row, &Claim)]) -> Option<&'a str> {
+    pub(super) fn repeated<'a>(
+        &self,
+        row: &Row,
+        claim: &Claim,
+        before: &'a [(Row, &Claim)],
+    ) -> Option<&'a str> {
         let is_number = |row: &Row| !row.qualitative && row.modelled.is_some();
         let alike = |a: Option<f64>, b: Option<f64>| match (a, b) {
             (Some(a), Some(b)) => (a - b).abs() <= SAME * b.abs(),
@@ -141,7 +146,7 @@ impl Classifier<'_> {
     }
 
     /// The values that a prediction depends on, in words.
-    fn dependency_reason(&self, row: &str) -> String {
+    pub(super) fn dependency_reason(&self, row: &str) -> String {
         let movers = self.moves.movers(row);
         let names: BTreeSet<&str> = movers.iter().map(|(_, key)| *key).collect();
         match names.len() {

@@ -86,6 +86,10 @@ pub struct Row {
     pub class: Class,
     /// Why it is that.
     pub because: String,
+    /// The class by the second rule.
+    pub second_class: Class,
+    /// Why it is that.
+    pub second_because: String,
     /// Whether the paper contradicts itself in it, so that no model can meet all printed values: scored separately.
     pub apart: bool,
     /// For a number: within 10 %, or within the paper's rounding or limits. For a claim: whether it holds.
@@ -135,6 +139,22 @@ impl Row {
         self.class == Class::Predicted && !self.apart
     }
 
+    /// Whether a number with this ratio to the paper is within the interval that the print allows.
+    pub(crate) fn is_within_print(&self, ratio: f64) -> bool {
+        let (Some(published), Some(low), Some(high), None) =
+            (self.published, self.low, self.high, self.steps)
+        else {
+            return false;
+        };
+        let (value, margin) = (published * ratio, published.abs() * ROUNDING);
+        (low - margin..=high + margin).contains(&value)
+    }
+
+    /// This row with its class by the second rule as its class.
+    pub(crate) fn by_second_rule(&self) -> Self {
+        Self { class: self.second_class, because: self.second_because.clone(), ..self.clone() }
+    }
+
     fn new(row: &Published) -> Self {
         Self {
             id: row.id.clone(),
@@ -155,6 +175,8 @@ impl Row {
             steps: None,
             class: Class::Predicted,
             because: String::new(),
+            second_class: Class::Predicted,
+            second_because: String::new(),
             apart: contradictions::is_apart(&row.id),
             holds: None,
             how: String::new(),
@@ -170,6 +192,7 @@ impl Row {
     /// Why the row has no value.
     fn without(mut self, why: &str) -> Self {
         self.class = Class::NotComputed;
+        self.second_class = Class::NotComputed;
         self.reason = Some(why.to_owned());
         self
     }

@@ -2,14 +2,16 @@
 //!
 //! A line is a changed value, its new setting, and each row in which a number moved by 2 % or more: with the factor
 //! of its ratio to the paper, or whether it then holds. A value with an assumed source was changed to either end of
-//! its range, any other by a tenth either way.
+//! its range, any other by a tenth either way. [`Shaken`] says which claims move at all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 /// The stored table, as the program carries it.
 const DATA: &str = include_str!("../../data/moves.csv");
+/// The table of claims that move if all values of a card change together: a card and its rows in a line.
+const SHAKEN: &str = include_str!("../../data/shaken.csv");
 /// Effects that differ by less are the same.
 const SAME: f64 = 0.005;
 
@@ -92,6 +94,64 @@ impl Moves {
             (a, b) => a == b,
         };
         !self.movers(a).is_empty() && self.0.iter().all(alike)
+    }
+}
+
+/// Claims that compare a number that moves by 2 % or more if all values of their cards change together.
+#[derive(Clone, Debug, Default)]
+pub struct Shaken(BTreeMap<String, BTreeSet<String>>);
+
+/// A line of the file of [`Shaken`].
+#[derive(Debug, Serialize, Deserialize)]
+struct ShakenLine {
+    card: String,
+    rows: String,
+}
+
+impl Shaken {
+    /// The stored table.
+    ///
+    /// # Panics
+    /// Never: a test reads the table, which is part of the program.
+    #[must_use]
+    pub fn stored() -> Self {
+        let mut reader = csv::Reader::from_reader(SHAKEN.as_bytes());
+        let lines = reader.deserialize::<ShakenLine>().map(|line| line.expect("the built-in table is valid"));
+        Self(
+            lines
+                .map(|line| (line.card, line.rows.split_whitespace().map(str::to_owned).collect()))
+                .collect(),
+        )
+    }
+
+    /// A table of cards and their rows.
+    pub(crate) fn from_groups<'a>(groups: impl Iterator<Item = (&'a str, Vec<&'a str>)>) -> Self {
+        let owned = |(card, rows): (&str, Vec<&str>)| {
+            (card.to_owned(), rows.into_iter().map(str::to_owned).collect::<BTreeSet<_>>())
+        };
+        Self(groups.map(owned).collect())
+    }
+
+    /// Whether a card's values were changed.
+    pub(crate) fn has_card(&self, card: &str) -> bool {
+        self.0.contains_key(card)
+    }
+
+    /// Whether a row moved with any card.
+    pub(crate) fn moves(&self, row: &str) -> bool {
+        self.0.values().any(|rows| rows.contains(row))
+    }
+
+    /// The format of the file.
+    ///
+    /// # Errors
+    /// That of the writer.
+    pub fn write<W: std::io::Write>(&self, out: &mut csv::Writer<W>) -> csv::Result<()> {
+        let line = |(card, rows): (&String, &BTreeSet<String>)| ShakenLine {
+            card: card.clone(),
+            rows: rows.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
+        };
+        self.0.iter().map(line).try_for_each(|line| out.serialize(line))
     }
 }
 

@@ -50,30 +50,53 @@ fn is_near(error: f64) -> bool {
     error <= NEAR + ROUNDING
 }
 
+/// What makes a number near.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nearness {
+    /// It is within 10 %.
+    Share,
+    /// It is within 10 %, or within the interval that the print allows.
+    SharePrint,
+}
+
 /// Predicted numbers that are near, with a value changed or as they are.
-fn near(rows: &[Row], change: Option<&Move>) -> usize {
-    let error = |row: &&Row| {
-        let effect = change.and_then(|change| change.effect(&row.id));
-        match (effect, row.ratio) {
-            (Some(Effect::Factor(factor)), Some(ratio)) => row.with_ratio(ratio * factor).error(),
-            _ => row.error(),
-        }
+fn near(rows: &[Row], change: Option<&Move>, nearness: Nearness) -> usize {
+    let is_near = |row: &&Row| {
+        let factor = match change.and_then(|change| change.effect(&row.id)) {
+            Some(Effect::Factor(factor)) => factor,
+            _ => 1.0,
+        };
+        let changed = row.ratio.map(|ratio| ratio * factor);
+        let error = changed.map_or_else(|| row.error(), |ratio| row.with_ratio(ratio).error());
+        let print = nearness == Nearness::SharePrint;
+        error.is_some_and(is_near) || print && changed.is_some_and(|ratio| row.is_within_print(ratio))
     };
-    rows.iter().filter(|row| row.is_scored()).filter(|row| error(row).is_some_and(is_near)).count()
+    rows.iter().filter(|row| row.is_scored()).filter(is_near).count()
 }
 
 impl Score {
     /// The score of some rows.
     #[must_use]
     pub fn new(rows: &[Row], fitted: &[Fitted], moves: &Moves) -> Self {
+        Self::of(rows, fitted, moves, Nearness::Share)
+    }
+
+    /// The score of some rows by the second rule.
+    #[must_use]
+    pub fn by_second_rule(rows: &[Row], fitted: &[Fitted], moves: &Moves) -> Self {
+        let rows: Vec<Row> = rows.iter().map(Row::by_second_rule).collect();
+        Self::of(&rows, fitted, moves, Nearness::SharePrint)
+    }
+
+    fn of(rows: &[Row], fitted: &[Fitted], moves: &Moves, nearness: Nearness) -> Self {
         let scored = || rows.iter().filter(|row| row.is_scored());
         let mut errors: Vec<f64> = scored().filter_map(Row::error).collect();
         errors.sort_by(f64::total_cmp);
         let claims = || scored().filter(|row| row.qualitative);
         let apart = || rows.iter().filter(|row| row.class == Class::Predicted && row.apart);
         let met = |row: &&Row| row.error().map_or(row.holds == Some(true), is_near);
-        let changed = moves.iter().filter(|one| one.assumed).map(|one| near(rows, Some(one)));
-        let now = near(rows, None);
+        let changed = moves.iter().filter(|one| one.assumed).map(|one| near(rows, Some(one), nearness));
+        let now = near(rows, None, nearness);
         let (least, most) = changed.fold((now, now), |(least, most), n| (least.min(n), most.max(n)));
         let count = |class| rows.iter().filter(|row| row.class == class).count();
         Self {
@@ -138,6 +161,20 @@ impl Score {
         }
         all.extend(self.others().into_iter().map(|other| format!("not scored: {other}")));
         all
+    }
+
+    /// Numbers, their median error, and claims in a line.
+    #[must_use]
+    pub fn counts_and_median(&self) -> String {
+        let mut all = Vec::new();
+        if let Some(error) = self.median_error {
+            let numbers = plural(self.numeric, "predicted number");
+            all.push(format!("{} of {numbers} within 10 %, median error {}", self.near, percent(error)));
+        }
+        if self.qualitative > 0 {
+            all.push(format!("{} of {} true", self.holding, plural(self.qualitative, "predicted claim")));
+        }
+        if all.is_empty() { "nothing is predicted".to_owned() } else { all.join("; ") }
     }
 
     /// The goals of the reproduction, and whether they are met.
@@ -231,8 +268,8 @@ fn one_assumed(rows: &[Row], (card, value): (&str, &Value), moves: &Moves) -> Op
     if moved.is_empty() {
         return None;
     }
-    let now = near(rows, None);
-    let at_ends = || ends.iter().map(|end| near(rows, Some(end)));
+    let now = near(rows, None, Nearness::Share);
+    let at_ends = || ends.iter().map(|end| near(rows, Some(end), Nearness::Share));
     let near = [now, at_ends().fold(now, usize::min), at_ends().fold(now, usize::max)];
     let (card, key, why) = (card.to_owned(), value.key.clone(), value.source_text.clone());
     Some(Assumed { card, key, value: value.value, range: value.range?, why, rows: moved, near })

@@ -22,7 +22,7 @@ use results::variant::factor;
 /// A row has moved if a number of it did by this share.
 const MOVED: f64 = 0.02;
 /// By this share a value that is not assumed is changed.
-const TENTH: f64 = 0.1;
+pub(super) const TENTH: f64 = 0.1;
 /// Streams are shortened by this factor, and have at least this many messages.
 const SHORTER: u32 = 4;
 const BURST_MIN: u32 = 4;
@@ -84,7 +84,7 @@ impl Sensitivity {
     pub fn trials(&self, card: &str) -> Vec<Trial> {
         let machine = self.machines.all().find(|machine| machine.card == card);
         let values = machine.map_or(&[][..], |machine| &machine.values);
-        let used = |value: &&Value| !ELSEWHERE.iter().any(|section| value.key.starts_with(section));
+        let used = |value: &&Value| is_used(&value.key);
         let trial = |value: &Value| {
             let ends = trial_values(card, value);
             let one = |to| Trial {
@@ -139,6 +139,11 @@ impl Sensitivity {
     }
 }
 
+/// Whether measurements depend on a value.
+pub(super) fn is_used(key: &str) -> bool {
+    !ELSEWHERE.iter().any(|section| key.starts_with(section))
+}
+
 /// The effect on a row.
 fn effect(before: &Row, after: &Row) -> Effect {
     match (before.ratio, after.ratio) {
@@ -166,7 +171,7 @@ fn samples(kind: &[Probe]) -> impl Iterator<Item = &Probe> {
     BTreeSet::from([0, kind.len() / 2, kind.len() * 7 / 8]).into_iter().map(|at| &kind[at])
 }
 
-fn has_moved(before: &[f64], after: &[f64]) -> bool {
+pub(super) fn has_moved(before: &[f64], after: &[f64]) -> bool {
     let moved =
         |(before, after): (&f64, &f64)| (after - before).abs() > MOVED * before.abs().max(f64::MIN_POSITIVE);
     before.len() != after.len() || before.iter().zip(after).any(moved)
@@ -228,7 +233,7 @@ fn trial_values(card: &str, value: &Value) -> Vec<f64> {
 }
 
 /// A shorter measurement than a row's own, with a value changed.
-fn measure_short(probe: &Probe, change: &str) -> Result<f64, NoValue> {
+pub(super) fn measure_short(probe: &Probe, change: &str) -> Result<f64, NoValue> {
     let mut settings = probe.settings();
     settings.burst = (settings.burst / SHORTER).max(BURST_MIN);
     let mut cell = probe.cell.clone();
