@@ -269,17 +269,26 @@ pub(super) fn peer_destroyed_during_writes_fails_them(env: &Env) {
     for _ in 0..20 {
         let Conn { a, b } = Conn::new(env);
         let remote = b.host.remote(0);
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let gone = is_gone.clone();
         let writer = Box::new(move || {
-            for i in 0..1_000_000 {
+            let mut after = 0;
+            for i in 0.. {
+                // The other thread may start late.
+                after += u32::from(gone.load(Ordering::Relaxed));
+                assert!(after < 1_000_000, "the peer is gone, and writes still succeed");
                 post_patiently(&a, &SendWr::new(i, SendOp::Write(remote), &[a.host.sge(0, 512)]));
                 if !a.next_sent().is_ok() {
                     a.waiter.disconnected(&a.cm, a.qp.num());
                     return a.wait_for_error();
                 }
             }
-            panic!("the peer is gone, and writes still succeed");
         });
-        env.run_concurrently(vec![writer, Box::new(move || drop(b))]);
+        let end = Box::new(move || {
+            drop(b);
+            is_gone.store(true, Ordering::Relaxed);
+        });
+        env.run_concurrently(vec![writer, end]);
     }
 }
 
