@@ -646,9 +646,7 @@ fn end_for(machine: &mut Connection, inaccessible: Inaccessible) -> EndReason {
     }
 }
 
-/// The meaning of an FPDU whose payload cannot be read.
-#[cold]
-/// Carries out a request that changes a memory window.
+/// Carries out a request that changes a memory window; other requests change nothing.
 #[inline]
 fn change_window(queues: &QpQueues, op: SendOp) -> Result<(), WcStatus> {
     let domain = queues.domain();
@@ -658,6 +656,8 @@ fn change_window(queues: &QpQueues, op: SendOp) -> Result<(), WcStatus> {
     }
 }
 
+/// The meaning of an FPDU whose payload cannot be read.
+#[cold]
 fn inaccessible(fpdu: &Fpdu) -> Inaccessible {
     match fpdu.payload {
         Payload::Op { id, .. } => Inaccessible::Local(request_of(id)),
