@@ -211,8 +211,11 @@ impl Inner {
         let listener = exact
             .or_else(|| registry.listeners.iter().find(|(at, known)| is_it(at) && known.strong_count() > 0));
         let listener = listener.and_then(|(_, socket)| socket.upgrade());
+        // Peers that never finish take places of the backlog, too, so that they cannot take all memory.
+        let is_for = |of: &Weak<Socket>| listener.as_ref().is_some_and(|own| of.as_ptr() == Arc::as_ptr(own));
+        let pending = registry.accepting.values().filter(|(_, of)| is_for(of)).count();
         drop(registry);
-        let Some(listener) = listener.filter(|listener| listener.has_room()) else { return };
+        let Some(listener) = listener.filter(|listener| listener.has_room(pending)) else { return };
         let Ok(peer) = ConnData::decode(&request.private_data) else { return };
         // Without the resources for a connection it is rejected, too.
         let _ = self.accept_for(&listener, request, peer);

@@ -218,10 +218,10 @@ impl Socket {
         }
     }
 
-    /// Whether it listens, and has room for another connection.
-    pub(crate) fn has_room(&self) -> bool {
+    /// Whether it listens, and has room for another connection in addition to `pending` ones.
+    pub(crate) fn has_room(&self, pending: usize) -> bool {
         match &*lock(&self.state) {
-            State::Listening(queue) => queue.accepted.len() <= queue.backlog,
+            State::Listening(queue) => queue.accepted.len() + pending <= queue.backlog,
             _ => false,
         }
     }
