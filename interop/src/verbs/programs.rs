@@ -214,7 +214,7 @@ const RSOCKETS: &[ProgramRun] = &[
     ),
     ProgramRun {
         server: "rcopy -p PORT",
-        end: RunEnd::ClientOf("rcopy -p PORT /etc/services 127.0.0.1:FOLDER/services"),
+        end: RunEnd::ClientOf("rcopy /etc/services 127.0.0.1:FOLDER/services -p PORT"),
         says: "bytes in",
     },
     refused("udpong -s 127.0.0.1", "rsocket failed: Operation not supported"),
